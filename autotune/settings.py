@@ -123,7 +123,9 @@ class AllocatorSettings:
         for name, value in _split(text):
             if name not in OPTIONS:
                 known = ", ".join(option.name for option in OPTIONS.values() if option.tunable)
-                raise SettingsError(f"'{name}' is no option of PyTorch's CUDA allocator; the ones to tune are {known}.")
+                raise SettingsError(
+                    f"'{name}' is no option of PyTorch's CUDA allocator; the ones to tune are {known}."
+                )
             if name in values or name in dict(passthrough):
                 raise SettingsError(f"'{name}' appears twice in '{text}'; keep one.")
             if name in _READERS:
@@ -145,7 +147,9 @@ class AllocatorSettings:
     def validate(self, torch_version: TorchVersion) -> None:
         """Reject what this release of torch would refuse or misread."""
         named = [
-            item.name for item in fields(self) if item.name != "passthrough" and getattr(self, item.name) is not None
+            item.name
+            for item in fields(self)
+            if item.name != "passthrough" and getattr(self, item.name) is not None
         ]
         for name in [*named, *(name for name, _ in self.passthrough)]:
             since = OPTIONS[name].since
@@ -160,14 +164,18 @@ class AllocatorSettings:
         for name in ("max_split_size_mb", "max_non_split_rounding_mb"):
             value = getattr(self, name)
             if value is not None and value < lowest:
-                raise SettingsError(f"{name}:{value} is too small; the smallest legal value here is {lowest}.")
+                raise SettingsError(
+                    f"{name}:{value} is too small; the smallest legal value here is {lowest}."
+                )
 
     @cached_property
     def is_default(self) -> bool:
         """True when every option has PyTorch's default."""
         return str(self.canonical()) == ""
 
-    def canonical(self, *, torch_version: TorchVersion = NEWEST_KNOWN_TORCH, limited: bool = True) -> AllocatorSettings:
+    def canonical(
+        self, *, torch_version: TorchVersion = NEWEST_KNOWN_TORCH, limited: bool = True
+    ) -> AllocatorSettings:
         """The shortest settings with the same behaviour by rule; equal behaviour by rule gives equal strings.
 
         Args:
@@ -187,11 +195,15 @@ class AllocatorSettings:
             expandable_segments=True if expandable else None,
             max_non_split_rounding_mb=non_split,
             # Garbage collection passes over expandable segments (PyTorch PR #134338).
-            garbage_collection_threshold=self.garbage_collection_threshold if limited and not expandable else None,
+            garbage_collection_threshold=self.garbage_collection_threshold
+            if limited and not expandable
+            else None,
             roundup_power2_divisions=_canonical_roundup(self.roundup_divisions(torch_version)),
             large_segment_size_mb=large,
             per_process_memory_fraction=None if fraction == 1 else fraction,
-            passthrough=tuple(sorted(item for item in self.passthrough if item[1] != "False" and item[0] != "backend")),
+            passthrough=tuple(
+                sorted(item for item in self.passthrough if item[1] != "False" and item[0] != "backend")
+            ),
         )
 
     def roundup_divisions(self, torch_version: TorchVersion) -> tuple[int, ...]:
@@ -278,7 +290,11 @@ def _passthrough(name: str, value: str) -> str:
     legal = OPTIONS[name].legal
     _require(legal != "True or False" or value in ("True", "False"), name, value)
     _require(not legal.startswith("a whole number") or (value.isdigit() and int(value) > 0), name, value)
-    _require(not legal.startswith("a power of two") or (value.isdigit() and _is_power_of_two(int(value))), name, value)
+    _require(
+        not legal.startswith("a power of two") or (value.isdigit() and _is_power_of_two(int(value))),
+        name,
+        value,
+    )
     _require(name != "backend" or value == "native", name, value)
     return value
 
@@ -289,7 +305,9 @@ def _canonical_roundup(table: tuple[int, ...]) -> Roundup | None:
         return table[0] or None
     last = max(index for index in range(1, ROUNDUP_INTERVALS) if table[index] != table[index - 1])
     first = next(index for index in range(ROUNDUP_INTERVALS) if table[index] != table[0]) - 1
-    listed: list[tuple[int | None, int]] = [(1 << index, table[index] or 1) for index in range(first, last + 1)]
+    listed: list[tuple[int | None, int]] = [
+        (1 << index, table[index] or 1) for index in range(first, last + 1)
+    ]
     return (*listed, (None, table[last] or 1)) if last < ROUNDUP_INTERVALS - 1 else tuple(listed)
 
 

@@ -1,0 +1,64 @@
+"""The command line. A command is a file; the list of commands is a list; the only `except` is here.
+
+Progress and prose go to stderr, results to stdout; `--json` makes stdout one JSON document.
+Exit status: 0 done, 1 the work failed (nothing completed), 2 bad usage or input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from autotune import __version__
+from autotune.errors import AutotuneError
+
+COMMANDS = {
+    "run": "find the settings that suit a script or a recorded trace",
+    "record": "record the allocations of a script into a trace file",
+    "replay": "replay a trace under given settings, to the byte",
+    "report": "show a study: baseline, front, recommendation",
+    "export": "write the chosen settings as an env file, or for a shell, Docker, Slurm",
+    "dashboard": "browse a study in optuna-dashboard, on localhost",
+    "doctor": "say what this machine can do, and what will not work and why",
+}
+"""Command name → one line of help. The module `autotune.cli.NAME` holds `add_arguments` and `run`.
+
+Modules are imported only when their command is asked for, so `--help` stays fast.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        options = _parser(arguments).parse_args(arguments)
+        return int(importlib.import_module(f"autotune.cli.{options.command}").run(options))
+    except AutotuneError as error:
+        print(f"autotune: {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        print("autotune: interrupted; what was finished is kept.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our pipe has gone (`| head`); point stdout elsewhere so that Python's exit is quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="autotune",
+        description="Find, by measurement, the PyTorch CUDA allocator settings that suit one script on one GPU.",
+        epilog="Begin with: python -m autotune run --script train.py",
+    )
+    parser.add_argument("--version", action="version", version=f"autotune {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    asked = next((word for word in arguments if not word.startswith("-")), None)
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        if name == asked:
+            importlib.import_module(f"autotune.cli.{name}").add_arguments(command)
+    return parser
