@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 
 class Obtained(StrEnum):
-    """Where a measurement's numbers come from. Shown with every number; one is never passed off as another."""
+    """Where a measurement's numbers come from; shown with them, and never passed off as another."""
 
     MEASURED = "measured"
     """A real run on a GPU."""

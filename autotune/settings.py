@@ -44,7 +44,7 @@ def parse_torch_version(text: str) -> TorchVersion:
     return version
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Option:
     """One allocator option: what it takes, since when, and what it is for."""
 
@@ -57,42 +57,39 @@ class Option:
     """True for the options the search space may propose."""
 
 
+_BOOLEAN, _MEGABYTES, _POWER = "True or False", "a whole number of MB above 0", "a power of two up to 128"
+_SPLIT_MEGABYTES = (
+    "a whole number of MB, at least 20 (21 before torch 2.10) and at least large_segment_size_mb"
+)
+
 OPTIONS: Mapping[str, Option] = {
     option.name: option
     for option in (
-        Option(name="max_split_size_mb", since=(2, 4), tunable=True,
-               legal="a whole number of MB, at least 20 (21 before torch 2.10), and at least large_segment_size_mb",
-               help="blocks of this size or larger are never split"),
-        Option(name="max_non_split_rounding_mb", since=(2, 6), tunable=True,
-               legal="a whole number of MB, at least 20 (21 before torch 2.10)",
-               help="how much larger than the request an unsplittable block may be and still be reused"),
-        Option(name="garbage_collection_threshold", since=(2, 4), tunable=True, legal="a number between 0 and 1, exclusive",
-               help="share of the memory limit above which old cached blocks are released; needs a memory limit"),
-        Option(name="roundup_power2_divisions", since=(2, 4), tunable=True,
-               legal="a power of two (1 = off), or a list such as [256:1,512:2,>:8]",
-               help="round requests up to this many steps between powers of two"),
-        Option(name="expandable_segments", since=(2, 4), tunable=True, legal="True or False",
-               help="grow one segment a stream page by page instead of allocating fixed segments"),
-        Option(name="large_segment_size_mb", since=(2, 11), tunable=True, legal="a whole number of MB above 10",
-               help="segment size for requests of 1 to 10 MiB, and page size of expandable segments"),
-        Option(name="per_process_memory_fraction", since=(2, 10), legal="a number from 0 to 1",
-               help="share of the GPU that this process may reserve"),
-        Option(name="throw_on_cudamalloc_oom", since=(2, 12), legal="True or False",
-               help="refuse an allocation above the fraction before asking the driver"),
-        Option(name="graph_capture_record_stream_reuse", since=(2, 9), legal="True or False",
-               help="reuse blocks across streams during CUDA graph capture"),
-        Option(name="release_lock_on_cudamalloc", since=(2, 4), legal="True or False",
-               help="let other threads allocate while the driver works"),
-        Option(name="backend", since=(2, 4), legal="native", help="which allocator; only the native one has these options"),
-        Option(name="expandable_segments_reserve", since=(2, 15), legal="a fraction or a size such as 40G",
-               help="address space reserved for each expandable segment"),
-        Option(name="pinned_use_cuda_host_register", since=(2, 4), legal="True or False", help="host memory"),
-        Option(name="pinned_num_register_threads", since=(2, 4), legal="a power of two up to 128", help="host memory"),
-        Option(name="pinned_use_background_threads", since=(2, 6), legal="True or False", help="host memory"),
-        Option(name="pinned_reserve_segment_size_mb", since=(2, 10), legal="a whole number of MB above 0", help="host memory"),
-        Option(name="pinned_free_catch_all", since=(2, 12), legal="True or False", help="host memory"),
-        Option(name="pinned_max_round_threshold_mb", since=(2, 13), legal="a whole number of MB above 0", help="host memory"),
-        Option(name="pinned_max_cached_size_mb", since=(2, 13), legal="a whole number of MB above 0", help="host memory"),
+        Option("max_split_size_mb", (2, 4), _SPLIT_MEGABYTES, "blocks this large are never split", True),
+        Option("max_non_split_rounding_mb", (2, 6), _SPLIT_MEGABYTES,
+               "how much larger than the request an unsplittable block may be and still be reused", True),
+        Option("garbage_collection_threshold", (2, 4), "a number between 0 and 1, exclusive",
+               "share of the memory limit above which old cached blocks are released; needs a limit", True),
+        Option("roundup_power2_divisions", (2, 4), "a power of two (1 = off) or a list like [256:1,>:8]",
+               "round requests up to this many steps between powers of two", True),
+        Option("expandable_segments", (2, 4), _BOOLEAN,
+               "grow one segment a stream page by page instead of allocating fixed segments", True),
+        Option("large_segment_size_mb", (2, 11), "a whole number of MB above 10",
+               "segment size for requests of 1 to 10 MiB, and page size of expandable segments", True),
+        Option("per_process_memory_fraction", (2, 10), "a number from 0 to 1", "share of the GPU to reserve"),
+        Option("throw_on_cudamalloc_oom", (2, 12), _BOOLEAN, "refuse above the fraction unasked"),
+        Option("graph_capture_record_stream_reuse", (2, 9), _BOOLEAN, "reuse blocks across streams"),
+        Option("release_lock_on_cudamalloc", (2, 4), _BOOLEAN, "other threads may allocate meanwhile"),
+        Option("backend", (2, 4), "native", "which allocator; only the native one has these options"),
+        Option("expandable_segments_reserve", (2, 15), "a fraction or a size such as 40G",
+               "address space reserved for each expandable segment"),
+        Option("pinned_use_cuda_host_register", (2, 4), _BOOLEAN, "host memory"),
+        Option("pinned_num_register_threads", (2, 4), _POWER, "host memory"),
+        Option("pinned_use_background_threads", (2, 6), _BOOLEAN, "host memory"),
+        Option("pinned_reserve_segment_size_mb", (2, 10), _MEGABYTES, "host memory"),
+        Option("pinned_free_catch_all", (2, 12), _BOOLEAN, "host memory"),
+        Option("pinned_max_round_threshold_mb", (2, 13), _MEGABYTES, "host memory"),
+        Option("pinned_max_cached_size_mb", (2, 13), _MEGABYTES, "host memory"),
     )
 }  # fmt: skip
 
@@ -288,10 +285,10 @@ def _read_roundup(name: str, value: str) -> Roundup:
 
 def _passthrough(name: str, value: str) -> str:
     legal = OPTIONS[name].legal
-    _require(legal != "True or False" or value in ("True", "False"), name, value)
-    _require(not legal.startswith("a whole number") or (value.isdigit() and int(value) > 0), name, value)
+    _require(legal != _BOOLEAN or value in ("True", "False"), name, value)
+    _require(legal != _MEGABYTES or (value.isdigit() and int(value) > 0), name, value)
     _require(
-        not legal.startswith("a power of two") or (value.isdigit() and _is_power_of_two(int(value))),
+        legal != _POWER or (value.isdigit() and _is_power_of_two(int(value))),
         name,
         value,
     )

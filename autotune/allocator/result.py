@@ -79,7 +79,7 @@ class ReplayResult:
 
 
 class Engine(Protocol):
-    """Something that can replay a trace. Engines hold no state between calls and may be called from threads."""
+    """Something that can replay a trace. Stateless between calls; may be called from threads."""
 
     name: str
 
@@ -97,7 +97,8 @@ class Engine(Protocol):
         Args:
             trace: operations to replay.
             settings: allocator settings; valid for `torch_version`.
-            memory_limit: bytes this process may reserve, as `set_per_process_memory_fraction` sets it; None = not set.
+            memory_limit: bytes this process may reserve, as `set_per_process_memory_fraction` sets it;
+                None = not set.
             device_total: bytes of memory on the device; all free at the start.
             torch_version: whose rules to follow.
         """

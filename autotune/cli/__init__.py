@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="autotune",
-        description="Find, by measurement, the PyTorch CUDA allocator settings that suit one script on one GPU.",
+        description="Find, by measurement, the CUDA allocator settings of PyTorch that suit one script.",
         epilog="Begin with: python -m autotune run --script train.py",
     )
     parser.add_argument("--version", action="version", version=f"autotune {__version__}")

@@ -36,7 +36,7 @@ class Recording:
     estimated: bool = False
     """True when recorded without a GPU: sizes are the tensors', library workspaces are missing."""
     observed: Mapping[str, int] = field(default_factory=dict)
-    """What the recorded run's allocator reported at its end (names as in ReplayResult), for the self-check."""
+    """What the recorded run's allocator reported at its end (names as in ReplayResult)."""
     script: str | None = None
     """Path of the script that was recorded."""
     notes: tuple[str, ...] = ()
