@@ -1,0 +1,150 @@
+"""Summary: a study as data. Renderers (terminal, HTML, dashboard, files) read this and nothing else."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from autotune.errors import UsageError
+from autotune.measurement import Obtained
+from autotune.metrics import Metric, metric_values, objectives
+from autotune.report.pareto import front
+from autotune.report.pick import balanced_pick, memory_pick, point, speed_pick
+from autotune.report.stored import Conditions, Role, Row, read_conditions, read_rows
+
+if TYPE_CHECKING:
+    from optuna import Study
+
+PICKS = ("balanced", "memory", "speed")
+"""Names that `pick` knows, beside `trial:N`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a study has found so far."""
+
+    study: str
+    conditions: Conditions
+    rows: tuple[Row, ...]
+    """Every finished trial, by number."""
+    baseline: Row | None
+    """The defaults' row: the last one that completed, else the last one; None before the first trial."""
+    recommended: Row | None
+    """The balanced pick; None while nothing has completed."""
+    front: tuple[Row, ...]
+    """Completed rows that no other row dominates, equal ones included."""
+
+    @property
+    def metrics(self) -> tuple[Metric, Metric, Metric]:
+        """The three objectives of this study."""
+        return objectives(self.conditions.obtained)
+
+    @property
+    def failed(self) -> tuple[Row, ...]:
+        """Rows that did not complete, out of memory included."""
+        return tuple(row for row in self.rows if not row.completed)
+
+    @property
+    def startup_seconds(self) -> float | None:
+        """Median time from launching a worker to the script's first line; None where nothing was launched."""
+        found = [
+            row.measurement.startup_seconds
+            for row in self.rows
+            if row.measurement.obtained is Obtained.MEASURED and row.measurement.startup_seconds is not None
+        ]
+        return statistics.median(found) if found else None
+
+    def first(self, role: Role) -> Row | None:
+        """The first completed row with this role, else the first row with it."""
+        rows = [row for row in self.rows if row.role is role]
+        return next((row for row in rows if row.completed), rows[0] if rows else None)
+
+    def pick(self, name: str) -> Row:
+        """The row called `balanced`, `memory`, `speed` or `trial:N`.
+
+        Raises:
+            UsageError: there is no such row, or it did not complete.
+        """
+        if name in PICKS:
+            chosen = {
+                "balanced": self.recommended,
+                "memory": memory_pick(self.rows),
+                "speed": speed_pick(self.rows),
+            }[name]
+            if chosen is None:
+                raise UsageError(
+                    f"Study '{self.study}' has no completed trial to pick; run it again to add some."
+                )
+            return chosen
+        return self._trial(name)
+
+    def _trial(self, name: str) -> Row:
+        match = re.fullmatch(r"trial:(\d{1,9})", name)
+        if match is None:
+            raise UsageError(f"'{name}' is no pick; it is one of {', '.join(PICKS)} or trial:N.")
+        number = int(match.group(1))
+        row = next((row for row in self.rows if row.number == number), None)
+        if row is None:
+            raise UsageError(
+                f"Study '{self.study}' has no trial {number}; it has {len(self.rows)} finished trials."
+            )
+        if not row.completed:
+            how = str(row.measurement.outcome).replace("_", " ")
+            raise UsageError(
+                f"Trial {number} of study '{self.study}' did not complete ({how}); pick another."
+            )
+        return row
+
+
+def summarise(study: Study) -> Summary:
+    """Read a study and compute what a report says.
+
+    Raises:
+        StudyError: the study is not one of autotune's.
+    """
+    return summarise_rows(study.study_name, read_conditions(study), read_rows(study))
+
+
+def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Summary:
+    """The summary of rows that were read already."""
+    defaults = [row for row in rows if row.role is Role.DEFAULT]
+    baseline = next((row for row in reversed(defaults) if row.completed), defaults[-1] if defaults else None)
+    points = {row.number: found for row in rows if (found := point(row)) is not None}
+    members = set(front(points))
+    return Summary(
+        study=name,
+        conditions=conditions,
+        rows=tuple(rows),
+        baseline=baseline,
+        recommended=balanced_pick(rows, baseline, recorded_seconds=conditions.recorded_seconds),
+        front=tuple(row for row in rows if row.number in members),
+    )
+
+
+def document(summary: Summary) -> dict[str, Any]:
+    """What `report --json` and `run --json` print."""
+    members = {row.number for row in summary.front}
+    return {
+        "study": summary.study,
+        "script": summary.conditions.script,
+        "obtained": str(summary.conditions.obtained),
+        "environment": asdict(summary.conditions.environment),
+        "baseline": summary.baseline.number if summary.baseline else None,
+        "recommended": summary.recommended.number if summary.recommended else None,
+        "front": [row.number for row in summary.front],
+        "trials": [
+            {
+                "number": row.number,
+                "role": str(row.role),
+                "settings": row.settings,
+                "outcome": str(row.measurement.outcome),
+                "obtained": str(row.measurement.obtained),
+                "metrics": metric_values(row.measurement) if row.completed else {},
+                "on_front": row.number in members,
+            }
+            for row in summary.rows
+        ],
+    }

@@ -1,0 +1,157 @@
+"""Words and cells that every rendering shares: so the terminal, the page and the dashboard say the same."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+from autotune.measurement import Measurement, Obtained, Outcome
+from autotune.report.pick import point
+from autotune.report.stored import Row
+from autotune.report.summary import Summary
+from autotune.units import format_bytes, format_change, format_percent, format_seconds
+
+DEFAULTS = "(PyTorch's defaults)"
+
+_OBTAINED = {
+    Obtained.MEASURED: "Measured: every trial is a real run on the GPU.",
+    Obtained.REPLAYED: "Replayed: a trace recorded on a GPU, run through a model of the allocator. "
+    "Step time is not known; the third number is the time spent in driver calls.",
+    Obtained.ESTIMATED: "Estimated: recorded without a GPU. Memory that libraries take for themselves "
+    "(workspaces) and step time are not known; the third number is the time spent in driver calls.",
+}
+_OUTCOMES = {
+    Outcome.COMPLETED: "completed",
+    Outcome.OUT_OF_MEMORY: "out of memory",
+    Outcome.CRASHED: "crashed",
+    Outcome.TIMED_OUT: "timed out",
+    Outcome.REJECTED: "rejected",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """One row of a table, as text. Changes are against the defaults, and empty for the defaults themselves."""
+
+    settings: str
+    memory: str
+    memory_change: str
+    fragmentation: str
+    seconds: str
+    seconds_change: str
+
+
+def cells(summary: Summary, row: Row) -> Cells:
+    """The row's numbers for people; the outcome in their place where it did not complete."""
+    found, reference = point(row), summary.baseline and point(summary.baseline)
+    if found is None:
+        return Cells(
+            settings=row.settings or DEFAULTS,
+            memory=outcome(row),
+            memory_change="",
+            fragmentation="",
+            seconds="",
+            seconds_change="",
+        )
+    compare = reference and summary.baseline is not None and row.number != summary.baseline.number
+    return Cells(
+        settings=row.settings or DEFAULTS,
+        memory=format_bytes(found[0]),
+        memory_change=format_change(found[0], reference[0]) if compare and reference else "",
+        fragmentation=format_percent(found[1]),
+        seconds=seconds_with_spread(row.measurement, found[2]),
+        seconds_change=format_change(found[2], reference[2]) if compare and reference else "",
+    )
+
+
+def seconds_with_spread(measurement: Measurement, seconds: float) -> str:
+    """`12.3 ms ± 0.4 ms`: median and median absolute deviation of the steps; for a replay the number alone."""
+    times = measurement.step_seconds
+    if len(times) < 2:
+        return format_seconds(seconds)
+    deviation = statistics.median(abs(time - seconds) for time in times)
+    return f"{format_seconds(seconds)} ± {format_seconds(deviation)}"
+
+
+def third_objective(summary: Summary) -> str:
+    """Heading of the third column."""
+    return "step time" if summary.conditions.obtained is Obtained.MEASURED else "driver time"
+
+
+def obtained_sentence(summary: Summary) -> str:
+    """How the numbers came about and what they leave out."""
+    return _OBTAINED[summary.conditions.obtained]
+
+
+def outcome(row: Row) -> str:
+    """The outcome in words."""
+    return _OUTCOMES[row.measurement.outcome]
+
+
+def subject(summary: Summary) -> str:
+    """What was tuned, in one line."""
+    conditions = summary.conditions
+    what = conditions.script or conditions.trace or "?"
+    return plain(" ".join([what, *conditions.arguments]))
+
+
+def machine(summary: Summary) -> str:
+    """GPU, its memory, driver and torch, and the memory limit; as far as known."""
+    environment, limit = summary.conditions.environment, summary.conditions.memory_limit_bytes
+    total = environment.device_total_bytes
+    parts = [
+        environment.gpu or ("" if total else "no GPU"),
+        format_bytes(total) if total else "",
+        f"driver {environment.driver}" if environment.driver else "",
+        f"torch {environment.torch}" if environment.torch else "",
+        f"memory limit {format_bytes(limit)}" if limit else "",
+    ]
+    return plain(", ".join(part for part in parts if part))
+
+
+def verdict(summary: Summary) -> str:
+    """One sentence: what to use, and what it gains and costs."""
+    row, baseline = summary.recommended, summary.baseline
+    if row is None:
+        return "Nothing has completed, so there is nothing to recommend."
+    if baseline is not None and row.number == baseline.number:
+        return (
+            "Keep PyTorch's defaults: nothing that was tried saves memory without costing more than it saves."
+        )
+    shown = cells(summary, row)
+    if not shown.memory_change:
+        how = outcome(baseline) if baseline is not None else "not run"
+        return f"Use {row.settings}: {shown.memory}, where the defaults ended: {how}."
+    return (
+        f"Use {row.settings}: peak reserved {shown.memory} ({shown.memory_change}), "
+        f"{third_objective(summary)} {shown.seconds} ({shown.seconds_change}) against the defaults."
+    )
+
+
+def warnings(summary: Summary) -> list[str]:
+    """What a reader should know before trusting the numbers."""
+    found = list(summary.conditions.notes)
+    rows = summary.rows
+    if any(row.measurement.whole_run_is_one_step for row in rows):
+        found.append(
+            "The script never steps an optimizer, so its whole run counts as one step; "
+            "call autotune.step() at the end of each step to have them timed."
+        )
+    tenants = sorted({tenant for row in rows for tenant in row.measurement.environment.tenants})
+    if tenants:
+        found.append(
+            f"Other processes used the GPU during trials ({', '.join(tenants[:3])}); "
+            "memory and time are less certain, so run again when they have ended."
+        )
+    row = summary.recommended
+    if row is not None and "garbage_collection_threshold" in row.settings:
+        found.append(
+            "garbage_collection_threshold works only under a memory fraction below 1: "
+            "call torch.cuda.set_per_process_memory_fraction in the script."
+        )
+    return [plain(sentence) for sentence in found]
+
+
+def plain(text: str) -> str:
+    """The text on one line, with nothing in it that a terminal or a file would obey."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text)

@@ -1,0 +1,234 @@
+"""The book of a study: finding, creating and continuing it, and one entry per finished trial.
+
+A trial is entered in one transaction, after it was measured. So a process that is killed at any moment leaves
+every finished trial and nothing half-done: no trial that looks as if it were still running.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import optuna
+from optuna.exceptions import DuplicatedStudyError, ExperimentalWarning
+from optuna.samplers import RandomSampler
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from autotune.errors import StudyError
+from autotune.measurement import Measurement, Outcome
+from autotune.metrics import objectives
+from autotune.report.pick import point
+from autotune.report.stored import CONDITIONS, MEASUREMENT, ROLE, SETTINGS, Conditions, Row, read_conditions
+from autotune.study.candidates import Candidate
+from autotune.study.space import SearchSpace
+
+OUT_OF_MEMORY = "out_of_memory"
+"""Name of the constraint: above zero where memory ran out."""
+LONGEST_NAME = 200
+
+_COMPARED = {
+    "obtained": "obtained in another way",
+    "script": "another script",
+    "script_sha256": "another version of the script",
+    "arguments": "other arguments of the script",
+    "trace_sha256": "another trace",
+    "memory_limit_bytes": "another memory limit",
+    "warmup_steps": "another number of warm-up steps",
+    "measured_steps": "another number of measured steps",
+    "seed": "another seed",
+    "without": "other options left out",
+}
+_COMPARED_ENVIRONMENT = {
+    "gpu": "another GPU",
+    "device_total_bytes": "a GPU of another size",
+    "torch": "another torch",
+    "driver": "another driver",
+    "backend": "another allocator backend",
+}
+
+
+def check_name(name: str) -> None:
+    """Refuse names that a database, a terminal or a file would choke on.
+
+    Raises:
+        StudyError: the name is empty, too long or holds control characters.
+    """
+    if not name.strip() or len(name) > LONGEST_NAME:
+        raise StudyError(f"A study's name has 1 to {LONGEST_NAME} characters; '{name[:40]}' has {len(name)}.")
+    if not name.isprintable():
+        raise StudyError(
+            f"{name!a} holds line breaks or control characters; choose a plain name with --study."
+        )
+
+
+def study_names(storage: RDBStorage) -> list[str]:
+    """Names of all studies in the database, the most recently touched last."""
+    summaries = optuna.get_all_study_summaries(storage, include_best_trial=False)
+    return [found.study_name for found in sorted(summaries, key=_last_touched)]
+
+
+def load_study(storage: RDBStorage, name: str | None) -> optuna.Study:
+    """The study of this name, or the most recent one of autotune's.
+
+    Raises:
+        StudyError: there is none.
+    """
+    names = study_names(storage)
+    if name is not None and name not in names:
+        known = f"it has {', '.join(_quoted(names[-5:]))}" if names else "it is empty"
+        raise StudyError(f"There is no study '{name}' in {shown(storage)}; {known}.")
+    for found in [name] if name is not None else reversed(names):
+        study = optuna.load_study(study_name=found, storage=storage, sampler=RandomSampler())
+        if name is not None or CONDITIONS in study.user_attrs:
+            return study
+    raise StudyError(f"There is no study in {shown(storage)} yet; make one with `autotune run`.")
+
+
+def open_study(storage: RDBStorage, name: str, conditions: Conditions) -> optuna.Study:
+    """Create the study, or continue it if it was made under the same conditions.
+
+    Raises:
+        StudyError: the name is taken by a study made under other conditions, or by somebody else's.
+    """
+    check_name(name)
+    study = _create_or_load(storage, name, len(objectives(conditions.obtained)))
+    if CONDITIONS not in study.user_attrs:
+        if study.get_trials(deepcopy=False) or len(study.directions) != len(objectives(conditions.obtained)):
+            raise StudyError(
+                f"Study '{name}' in {shown(storage)} was not made by autotune; {_new_name(storage, name)}"
+            )
+        _begin(study, conditions)
+    differences = compare(read_conditions(study), conditions)
+    if differences:
+        raise StudyError(
+            f"Study '{name}' was made with {'; with '.join(differences)}, and results made under different "
+            f"conditions are not mixed; {_new_name(storage, name)}"
+        )
+    return study
+
+
+def compare(stored: Conditions, now: Conditions) -> list[str]:
+    """What differs between two conditions, one phrase each, with both values."""
+    found = []
+    for names, one, other in (
+        (_COMPARED, stored, now),
+        (_COMPARED_ENVIRONMENT, stored.environment, now.environment),
+    ):
+        for name, phrase in names.items():
+            before, after = getattr(one, name), getattr(other, name)
+            if before != after:
+                found.append(f"{phrase} ({_brief(before)}; now {_brief(after)})")
+    # A changed path says more than the changed contents that go with it.
+    return [
+        phrase
+        for phrase in found
+        if not (phrase.startswith("another version") and stored.script != now.script)
+    ]
+
+
+def enter(
+    study: optuna.Study, space: SearchSpace, candidate: Candidate, measurement: Measurement, started: datetime
+) -> None:
+    """Store one finished trial, whole or not at all."""
+    trial = finished_trial(space, candidate, measurement, penalty=_penalty(study, measurement))
+    trial.datetime_start = started
+    study.add_trial(trial)
+
+
+def finished_trial(
+    space: SearchSpace, candidate: Candidate, measurement: Measurement, *, penalty: Sequence[float]
+) -> FrozenTrial:
+    """The Optuna trial of a measurement.
+
+    Out of memory is COMPLETE with finite values (`penalty`) and a violated constraint, because samplers
+    ignore what has failed and would propose it again. The constraint is written a second time under the
+    name that optuna-dashboard 0.21 reads. All other failures are FAIL.
+    """
+    out_of_memory = measurement.outcome is Outcome.OUT_OF_MEMORY
+    row = Row(number=-1, role=candidate.role, settings=str(candidate.settings), measurement=measurement)
+    found = point(row)
+    values: Sequence[float] | None = list(penalty) if out_of_memory else None
+    if found is not None:
+        scales = [metric.scale for metric in objectives(measurement.obtained)]
+        values = [value * scale for value, scale in zip(found, scales, strict=True)]
+    parameters = candidate.parameters or {}
+    attributes = {
+        ROLE: str(candidate.role),
+        SETTINGS: str(candidate.settings),
+        MEASUREMENT: json.dumps(measurement.to_json()),
+    }
+    if measurement.reason:
+        attributes["reason"] = measurement.reason
+    violation = 1.0 if out_of_memory else 0.0
+    complete = values is not None
+    return create_trial(
+        state=TrialState.COMPLETE if complete else TrialState.FAIL,
+        values=values,
+        params=parameters,
+        distributions={name: space.distribution(name) for name in parameters},
+        user_attrs=attributes,
+        constraints={OUT_OF_MEMORY: violation} if complete else None,
+        system_attrs={"constraints": [violation]} if complete else None,
+    )
+
+
+def shown(storage: RDBStorage) -> str:
+    """The database for people: no password, no driver."""
+    url = storage.engine.url
+    if url.get_backend_name() == "sqlite":
+        return (url.database or "").removeprefix("file:")
+    return url.render_as_string(hide_password=True)
+
+
+def _penalty(study: optuna.Study, measurement: Measurement) -> list[float]:
+    """Worst values, for out of memory: the whole device, full fragmentation, the slowest trial so far."""
+    memory, fragmentation, seconds = objectives(measurement.obtained)
+    slowest = [trial.values[2] for trial in study.get_trials(deepcopy=False) if trial.values]
+    total = measurement.environment.device_total_bytes or measurement.memory_limit_bytes or 0
+    return [total * memory.scale, fragmentation.scale, max(slowest, default=seconds.scale)]
+
+
+def _create_or_load(storage: RDBStorage, name: str, num_objectives: int) -> optuna.Study:
+    try:
+        return optuna.create_study(
+            study_name=name,
+            storage=storage,
+            sampler=RandomSampler(),
+            directions=["minimize"] * num_objectives,
+        )
+    except DuplicatedStudyError:
+        return optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
+
+
+def _begin(study: optuna.Study, conditions: Conditions) -> None:
+    """Write what makes a study ours; the conditions last, because they mark it as complete."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        study.set_metric_names([metric.title for metric in objectives(conditions.obtained)])
+    study.set_user_attr(CONDITIONS, json.dumps(conditions.to_json()))
+
+
+def _new_name(storage: RDBStorage, name: str) -> str:
+    names = set(study_names(storage))
+    number = next(number for number in range(2, len(names) + 3) if f"{name}-{number}" not in names)
+    return f"start anew with --study {name}-{number}."
+
+
+def _last_touched(summary: optuna.study.StudySummary) -> tuple[datetime, int]:
+    return summary.datetime_start or datetime.min, summary._study_id
+
+
+def _quoted(names: Sequence[str]) -> list[str]:
+    return [f"'{name}'" for name in names]
+
+
+def _brief(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, tuple):
+        return " ".join(map(str, value)) or "none"
+    return str(value)[:60]
