@@ -68,6 +68,8 @@ class Measurement:
     """One sentence on why the outcome is not COMPLETED."""
     log: str | None = None
     """Path of the file with everything the script printed."""
+    notes: tuple[str, ...] = ()
+    """Sentences that belong next to these numbers, such as why a step is not what one would think."""
     environment: Environment = field(default_factory=Environment)
     memory_limit_bytes: int | None = None
 

@@ -1,0 +1,87 @@
+"""The GPU as a thing that processes share: a lock, so that two trials never meet, and who else is on it."""
+
+from __future__ import annotations
+
+import getpass
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from autotune.units import format_bytes
+
+
+class SharedGpu:
+    """One GPU, by its UUID where torch tells it, else by what names it in `CUDA_VISIBLE_DEVICES`."""
+
+    def __init__(self, name: str, uuid: str | None = None) -> None:
+        self._name = name
+        self._uuid = uuid if uuid is None or uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+
+    @property
+    def lock_file(self) -> Path:
+        """The file that every autotune of this user locks during a trial on this GPU."""
+        folder = Path(tempfile.gettempdir()) / f"autotune-{getpass.getuser()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder / f"gpu-{(self._uuid or self._name).replace('/', '-')}.lock"
+
+    @contextmanager
+    def alone(self, say: Callable[[str], None]) -> Iterator[None]:
+        """Hold the GPU against other trials; they would share its memory and time, and spoil both."""
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.lock_file)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            say(f"GPU {self._name} is in use by another autotune; waiting for its trial to end.")
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def tenants(self) -> tuple[str, ...]:
+        """Processes on the GPU, as `pid name (MiB)`; ask while none of ours is there. Empty if unknown."""
+        with _nvml() as nvml:
+            handle = (
+                nvml.nvmlDeviceGetHandleByUUID(self._uuid)
+                if self._uuid
+                else nvml.nvmlDeviceGetHandleByIndex(int(self._name))
+            )
+            running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            return tuple(_describe(process.pid, process.usedGpuMemory) for process in running)
+        return ()
+
+
+def driver_version() -> str | None:
+    """Version of the NVIDIA driver, such as `580.95.05`; None without one."""
+    with _nvml() as nvml:
+        version = nvml.nvmlSystemGetDriverVersion()
+        return version.decode() if isinstance(version, bytes) else str(version)
+    return None
+
+
+@contextmanager
+def _nvml() -> Iterator[Any]:
+    """The driver's management library; whatever fails in the block is taken as `unknown`."""
+    with suppress(Exception):
+        import pynvml
+
+        pynvml.nvmlInit()
+        try:
+            yield pynvml
+        finally:
+            pynvml.nvmlShutdown()
+        return
+    # No driver, no library, or a GPU that it does not know.
+
+
+def _describe(pid: int, used: int | None) -> str:
+    import psutil
+
+    name = "unknown"
+    with suppress(psutil.Error):  # of another container, or gone
+        name = psutil.Process(pid).name()
+    return f"{pid} {name} ({format_bytes(used) if used else 'memory unknown'})"

@@ -1,0 +1,78 @@
+"""Preflight: everything about a job that can be known to fail, found before the first worker starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from autotune.errors import UsageError
+from autotune.trial.facts import Facts, probe
+from autotune.trial.runner import Job
+
+_COMPILE = """
+import ast, sys
+try:
+    ast.parse(open(sys.argv[1], "rb").read(), sys.argv[1])
+except (SyntaxError, ValueError) as error:
+    line = f" in line {error.lineno}" if getattr(error, "lineno", None) else ""
+    sys.exit(f"{error.msg if isinstance(error, SyntaxError) else error}{line}")
+"""
+
+
+def preflight(job: Job) -> Facts:
+    """Check a job, and ask its interpreter for its facts.
+
+    Raises:
+        UsageError: the script is missing, unreadable or not Python; the interpreter does not run or has no
+            torch; the log folder cannot be written.
+    """
+    _check_script(job.script)
+    if job.warmup_steps < 0 or job.measured_steps < 1:
+        raise UsageError(
+            f"{job.warmup_steps} warm-up and {job.measured_steps} measured steps do not make a trial; "
+            "at least one step has to be measured."
+        )
+    if job.timeout_seconds <= 0:
+        raise UsageError(
+            f"A time limit of {job.timeout_seconds:g} s leaves no time to run; give more seconds."
+        )
+    if not is_writable(job.directory.absolute()):
+        raise UsageError(f"The log folder {job.directory} cannot be written; choose another place.")
+    facts = probe(job.python, device=job.device)
+    _check_syntax(job.script, facts.python)
+    if facts.torch is None:
+        raise UsageError(
+            f"{facts.python} cannot run the script: {facts.why_not}; "
+            "name an interpreter that has torch with --python."
+        )
+    return facts
+
+
+def _check_script(script: Path) -> None:
+    if script.is_dir():
+        raise UsageError(f"The script {script} is a directory; name a Python file.")
+    if not script.exists():
+        raise UsageError(f"There is no script {script}.")
+    try:
+        with script.open("rb"):
+            pass
+    except OSError as error:
+        raise UsageError(f"The script {script} cannot be read: {error.strerror}.") from error
+
+
+def _check_syntax(script: Path, python: str) -> None:
+    """Parse the script with the interpreter that will run it; its grammar is what counts."""
+    answer = subprocess.run(
+        [python, "-c", _COMPILE, str(script)], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
+    if answer.returncode != 0:
+        reason = (answer.stderr.strip().splitlines() or ["it is not Python"])[-1]
+        raise UsageError(f"The script {script} has a syntax error: {reason}.")
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether files can be made in a folder that may itself have to be made first."""
+    while not folder.exists():
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK)

@@ -1,0 +1,171 @@
+"""WorkerRunner: measures by running the script on the GPU, one trial at a time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.measurement import Environment, Measurement, Obtained, Outcome
+from autotune.settings import AllocatorSettings
+from autotune.trial.facts import Facts, visible_device
+from autotune.trial.gpu import SharedGpu
+from autotune.trial.launcher import Launcher, LauncherDied
+from autotune.trial.outcome import measurement_of
+from autotune.trial.runner import Job
+
+ESTIMATE_TOTAL_BYTES = 80 << 30
+"""Size of the GPU that an estimate pretends to run on where nobody says another; scripts may ask for it."""
+
+
+def print_progress(sentence: str) -> None:
+    """Say something to whoever watches."""
+    print(f"autotune: {sentence}", file=sys.stderr, flush=True)
+
+
+class Worker:
+    """A launcher that is started when first needed, and replaced when it dies.
+
+    One that died is replaced once by another of its kind, and from then on by one that starts a fresh
+    interpreter a trial, in case forking was what killed it.
+    """
+
+    def __init__(self, job: Job, facts: Facts, say: Callable[[str], None] = print_progress) -> None:
+        self._job = job
+        self._facts = facts
+        self._say = say
+        self._launcher: Launcher | None = None
+        self._deaths = 0
+        self._said: str | None = None
+        self.folder = log_folder(job)
+
+    def log(self, name: str) -> Path:
+        """Path of a log file, in a folder that exists."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"The log folder {self.folder} cannot be made: {error.strerror}.") from error
+        return self.folder / name
+
+    def run(self, settings: AllocatorSettings, *, log: Path, **asked: Any) -> dict[str, Any]:
+        """Run the script once; the worker's answer. A launcher's death is retried, then told as a crash."""
+        request = self._request(settings, log=log, **asked)
+        reason = ""
+        for _ in range(2):
+            try:
+                return self._started().run(request)
+            except LauncherDied as error:
+                reason = str(error)
+                self._launcher = None
+                self._deaths += 1
+        return {
+            "outcome": Outcome.CRASHED,
+            "reason": f"The worker process died twice in a trial ({reason}); see {self.folder}/worker.log.",
+        }
+
+    def _started(self) -> Launcher:
+        if self._launcher is None:
+            self._launcher = Launcher(
+                self._facts.python,
+                device=self._job.device,
+                log=self.log("worker.log"),
+                fresh=self._deaths > 1,
+                hash_seed=self._job.seed,
+            )
+            why_not = self._launcher.why_not_forked
+            if why_not and why_not != self._said:
+                self._say(f"Every trial starts a fresh Python, which takes seconds more: {why_not}.")
+                self._said = why_not
+        return self._launcher
+
+    def _request(self, settings: AllocatorSettings, *, log: Path, **asked: Any) -> dict[str, Any]:
+        job = self._job
+        return {
+            "script": str(job.script),
+            "arguments": list(job.arguments),
+            "seed": job.seed,
+            "settings": str(settings),
+            "environment": {},
+            "memory_limit_bytes": job.memory_limit_bytes,
+            # Read only when the allocator is made, which in a forked child is before this option is known.
+            "memory_fraction": settings.per_process_memory_fraction,
+            "warmup_steps": job.warmup_steps,
+            "measured_steps": job.measured_steps,
+            "timeout_seconds": job.timeout_seconds,
+            "device": "cuda" if self._facts.usable else "cpu",
+            "device_total_bytes": self._facts.device_total_bytes or ESTIMATE_TOTAL_BYTES,
+            "record": None,
+            "log": str(log),
+            **asked,
+        }
+
+    def close(self) -> None:
+        """End every process that was started. Safe to call twice."""
+        if self._launcher is not None:
+            self._launcher.close()
+            self._launcher = None
+
+
+class WorkerRunner:
+    """Runs a job's script on the GPU under given settings. A Runner.
+
+    Args:
+        job: what to run.
+        facts: of the job's interpreter and GPU.
+        say: told once why trials are slow to start, and that it waits for another autotune.
+
+    Raises:
+        UsageError: there is no usable GPU.
+    """
+
+    obtained = Obtained.MEASURED
+
+    def __init__(self, job: Job, facts: Facts, say: Callable[[str], None] = print_progress) -> None:
+        if not facts.usable:
+            raise UsageError(f"Nothing can be measured without a GPU: {facts.why_not}.")
+        self._job = job
+        self._say = say
+        self._worker = Worker(job, facts, say)
+        self._gpu = shared_gpu(job, facts)
+        self.environment: Environment = facts.environment
+
+    def measure(self, settings: AllocatorSettings, *, number: int) -> Measurement:
+        """Run the script once, alone on its GPU."""
+        log = self._worker.log(f"trial-{number:03d}.log")
+        with self._gpu.alone(self._say):
+            before = self._gpu.tenants()
+            answer = self._worker.run(settings, log=log)
+            tenants = dict.fromkeys([*before, *self._gpu.tenants()])
+        return measurement_of(
+            answer,
+            settings=settings,
+            job=self._job,
+            obtained=self.obtained,
+            environment=replace(self.environment, tenants=tuple(tenants)),
+            log=str(log),
+        )
+
+    def close(self) -> None:
+        """End every process that was started. Safe to call twice."""
+        self._worker.close()
+
+
+def log_folder(job: Job) -> Path:
+    """Where a job's logs go."""
+    return job.directory / job.script.stem
+
+
+def shared_gpu(job: Job, facts: Facts) -> SharedGpu:
+    """The GPU that a job runs on."""
+    return SharedGpu(visible_device(job.device), facts.uuid)
+
+
+def alone_on_gpu(
+    job: Job, facts: Facts, say: Callable[[str], None] = print_progress
+) -> AbstractContextManager[None]:
+    """Hold the job's GPU, if it has one."""
+    return shared_gpu(job, facts).alone(say) if facts.usable else nullcontext()
