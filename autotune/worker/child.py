@@ -23,7 +23,7 @@ from .steps import Boundary, Steps
 SETTINGS_VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 OTHER_SETTINGS_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 RECORDING_TIME_SHARE = 0.9
-"""A recording that used this share of its time ends with the steps it has, rather than with nothing."""
+"""A recording that used this share of its time ends with what it has, rather than with nothing."""
 REASON_LENGTH = 400
 
 
@@ -123,6 +123,8 @@ class Run:
             self._prepare()
         except BaseException as error:
             self._end("crashed", f"Before the script began: {_last_line(error)}")
+        if self._request["record"]:
+            self._stop_recording_in_time()
         self._script_began = time.monotonic()
         self._steps.begin()
         try:
@@ -167,14 +169,22 @@ class Run:
     def _step_ended(self, boundary: Boundary) -> None:
         count = len(self._steps.boundaries)
         self._send({"step": count})
-        elapsed = time.monotonic() - self._script_began
-        out_of_time = elapsed > RECORDING_TIME_SHARE * self._request["timeout_seconds"]
         if count >= self._request["warmup_steps"] + self._request["measured_steps"]:
             self._end("completed", None)
-        if self._request.get("record") and out_of_time:
-            self._end(
-                "completed", None, f"The recording was stopped after {count} steps, as its time ran out."
-            )
+
+    def _stop_recording_in_time(self) -> None:
+        seconds = RECORDING_TIME_SHARE * self._request["timeout_seconds"]
+
+        def stop() -> None:
+            if self._device.used:
+                count = len(self._steps.boundaries)
+                self._end(
+                    "completed", None, f"The recording was stopped after {seconds:g} s and {count} steps."
+                )
+
+        timer = threading.Timer(seconds, stop)
+        timer.daemon = True
+        timer.start()
 
     def _ran_to_its_end(self) -> NoReturn:
         if self._steps.boundaries:

@@ -1,0 +1,3 @@
+"""Touches no tensor."""
+
+print("nothing to see")

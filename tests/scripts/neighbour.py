@@ -1,0 +1,1 @@
+"""Lies next to the scripts; they can import it."""

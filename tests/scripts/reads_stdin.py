@@ -1,0 +1,3 @@
+"""Asks its user a question."""
+
+name = input("Which model? ")
