@@ -31,7 +31,7 @@ _OUTCOMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """One row of a table, as text. Changes are against the defaults, and empty for the defaults themselves."""
+    """One row of a table, as text. Changes are against the defaults, and empty for the defaults."""
 
     settings: str
     memory: str
@@ -65,7 +65,7 @@ def cells(summary: Summary, row: Row) -> Cells:
 
 
 def seconds_with_spread(measurement: Measurement, seconds: float) -> str:
-    """`12.3 ms ± 0.4 ms`: median and median absolute deviation of the steps; for a replay the number alone."""
+    """`12.3 ms ± 0.4 ms`: median and median absolute deviation of the steps; a replay has no spread."""
     times = measurement.step_seconds
     if len(times) < 2:
         return format_seconds(seconds)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from optuna.distributions import (
@@ -131,6 +132,7 @@ class SearchSpace:
     def settings(self, parameters: Mapping[str, Any]) -> AllocatorSettings:
         """Canonical settings from parameters; sizes move to the nearest legal size of their list."""
         roundup = parameters.get(ROUNDUP, OFF)
+        threshold = parameters.get("garbage_collection_threshold")
         large = self._nearest("large_segment_size_mb", parameters)
         rounding = self._nearest("max_non_split_rounding_mb", parameters, at_least=large)
         plain = self._nearest("max_non_split_rounding_mb", parameters) == NON_SPLIT_ROUNDINGS_MB[0]
@@ -138,7 +140,7 @@ class SearchSpace:
             expandable_segments=parameters.get("expandable_segments"),
             max_split_size_mb=self._nearest("max_split_size_mb", parameters, at_least=large),
             max_non_split_rounding_mb=None if plain else rounding,
-            garbage_collection_threshold=parameters.get("garbage_collection_threshold"),
+            garbage_collection_threshold=None if threshold is None else round(threshold, 2),
             large_segment_size_mb=large,
         )
         if roundup != OFF:
@@ -215,20 +217,12 @@ class SearchSpace:
         if name == "collect_garbage":
             return settings.garbage_collection_threshold is not None
         if name == ROUNDUP:
-            return self._roundup_choice(settings)
+            return _choice_of_table(self.torch_version).get(settings.roundup_divisions(self.torch_version))
         if name == "large_segment_size_mb":
             return settings.large_segment_size_mb or DEFAULT_LARGE_SEGMENT_MB
         if name == "max_non_split_rounding_mb":
             return settings.max_non_split_rounding_mb or NON_SPLIT_ROUNDINGS_MB[0]
         return getattr(settings, name)
-
-    def _roundup_choice(self, settings: AllocatorSettings) -> str | None:
-        table = settings.roundup_divisions(self.torch_version)
-        for choice in ROUNDUP_CHOICES:
-            text = "" if choice == OFF else f"{ROUNDUP}:{choice}"
-            if AllocatorSettings.parse(text).roundup_divisions(self.torch_version) == table:
-                return choice
-        return None
 
 
 _ORDER: Mapping[str, Callable[[SearchSpace, Mapping[str, Any]], bool]] = {
@@ -244,6 +238,16 @@ _ORDER: Mapping[str, Callable[[SearchSpace, Mapping[str, Any]], bool]] = {
     "garbage_collection_threshold": lambda space, chosen: bool(chosen.get("collect_garbage")),
 }
 """Parameter → whether it applies, in the order asked. A condition looks only at parameters above it."""
+
+
+@lru_cache
+def _choice_of_table(torch_version: TorchVersion) -> Mapping[tuple[int, ...], str]:
+    """The choice that gives a table of divisions; the first one where two give the same."""
+    found: dict[tuple[int, ...], str] = {}
+    for choice in ROUNDUP_CHOICES:
+        settings = AllocatorSettings.parse("" if choice == OFF else f"{ROUNDUP}:{choice}")
+        found.setdefault(settings.roundup_divisions(torch_version), choice)
+    return found
 
 
 def _fixed(chosen: Mapping[str, Any]) -> bool:

@@ -94,14 +94,12 @@ def check_storage(text: str) -> None:
 
 
 def _open_sqlite(path: Path, *, read_only: bool) -> RDBStorage:
-    target = path.as_posix()
+    url = URL.create("sqlite", database=str(path))
     if read_only:
-        target = f"file:{quote(path.absolute().as_posix())}?{_read_only_mode(path)}&uri=true"
-    # The storage URL is a template to optuna, so braces are doubled.
-    storage = _quietly(
-        f"sqlite:///{target}".replace("{", "{{").replace("}", "}}"),
-        {"connect_args": {"timeout": LOCK_TIMEOUT_SECONDS}},
-    )
+        name, _, value = _read_only_mode(path).partition("=")
+        address = f"file:{quote(path.absolute().as_posix())}"
+        url = URL.create("sqlite", database=address, query={name: value, "uri": "true"})
+    storage = _quietly(url, {"connect_args": {"timeout": LOCK_TIMEOUT_SECONDS}})
     if not read_only:
         sqlalchemy.event.listen(storage.engine, "connect", _write_ahead)
         storage.engine.dispose()
@@ -120,14 +118,15 @@ def _open_postgresql(url: URL) -> RDBStorage:
         _require_optuna(set(sqlalchemy.inspect(engine).get_table_names()), "The database", shared=True)
     finally:
         engine.dispose()
+    return _quietly(url, {"pool_size": 1, "max_overflow": 2, "pool_pre_ping": True})
+
+
+def _quietly(url: URL, engine_kwargs: dict[str, Any]) -> RDBStorage:
+    # Optuna takes the URL for a template, so braces are doubled.
     text = url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
-    return _quietly(text, {"pool_size": 1, "max_overflow": 2, "pool_pre_ping": True})
-
-
-def _quietly(url: str, engine_kwargs: dict[str, Any]) -> RDBStorage:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return RDBStorage(url, engine_kwargs=engine_kwargs)
+        return RDBStorage(text, engine_kwargs=engine_kwargs)
 
 
 def _look_at_file(path: Path, *, read_only: bool) -> None:
@@ -156,8 +155,9 @@ def _look_at_file(path: Path, *, read_only: bool) -> None:
         names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         _require_optuna(names - {"sqlite_sequence"}, str(path), shared=False)
         if not read_only:
-            # Asks for the right to write, and gives it back: a read-only or locked file is found out now.
+            # Writes and takes it back: a read-only, locked or full place is found out now.
             connection.execute("BEGIN IMMEDIATE")
+            connection.execute("CREATE TABLE autotune_may_write (x)")
             connection.execute("ROLLBACK")
 
 
@@ -217,7 +217,7 @@ _CLUES = {
     "unable to open": "the database could not be opened or created; check the folder's permissions.",
     "malformed": "the database is damaged; name another with --storage.",
     "not a database": "this is not a SQLite database; name another file with --storage.",
-    "no longer compatible": "another version of Optuna made it; use `optuna storage upgrade`, or name another.",
+    "no longer compatible": "another version of Optuna made it; run `optuna storage upgrade` on it.",
     "authentication failed": "the database refused user or password; check both.",
     "password": "the database refused user or password; check both.",
     "does not exist": "there is no such database or user on that server; create it first.",
@@ -239,6 +239,5 @@ def _innermost(error: BaseException) -> str:
 
 
 def _without_password(text: str) -> str:
-    """A malformed URL with everything between `://` and `@` hidden."""
-    scheme, separator, rest = text.partition("://")
-    return f"{scheme}://***@{rest.rpartition('@')[2]}" if separator and "@" in rest else text
+    """A malformed URL with everything before `@` hidden."""
+    return f"***@{text.rpartition('@')[2]}" if "@" in text else text

@@ -1,0 +1,100 @@
+"""Continuing a study only under the conditions it was made under."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotune.errors import StudyError
+from autotune.measurement import Obtained
+from autotune.report.stored import CONDITIONS, Conditions, read_conditions
+from autotune.study.book import load_study, open_study
+from autotune.study.storage import RDBStorage, open_storage
+from tests.fakes import H200
+
+MADE = Conditions(
+    obtained=Obtained.MEASURED, script="/home/me/train.py", script_sha256="aa", arguments=("--small",),
+    environment=H200, warmup_steps=5, measured_steps=20, seed=0, without=("expandable_segments",),
+)  # fmt: skip
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> RDBStorage:
+    return open_storage(f"sqlite:///{tmp_path / 'autotune.db'}")
+
+
+def test_conditions_survive_the_database(storage: RDBStorage) -> None:
+    assert read_conditions(open_study(storage, "train", MADE)) == MADE
+
+
+def test_the_same_conditions_continue_the_study(storage: RDBStorage) -> None:
+    assert open_study(storage, "train", MADE)._study_id == open_study(storage, "train", MADE)._study_id
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"script": "/home/me/other.py", "script_sha256": "bb"},
+            r"another script \(/home/me/train.py; now .*other",
+        ),
+        ({"script_sha256": "bb"}, "another version of the script"),
+        ({"arguments": ("--large",)}, r"other arguments of the script \(--small; now --large\)"),
+        ({"environment": replace(H200, gpu="NVIDIA A100")}, r"another GPU \(NVIDIA H200; now NVIDIA A100\)"),
+        ({"environment": replace(H200, torch="2.15.0")}, r"another torch \(2.14.1; now 2.15.0\)"),
+        ({"environment": replace(H200, driver="600.1")}, "another driver"),
+        ({"memory_limit_bytes": 1 << 30}, "another memory limit"),
+        ({"warmup_steps": 1}, "another number of warm-up steps"),
+        ({"measured_steps": 1}, "another number of measured steps"),
+        ({"seed": None}, r"another seed \(0; now none\)"),
+        ({"without": ()}, "other options left out"),
+        ({"obtained": Obtained.REPLAYED}, "obtained in another way"),
+        ({"trace_sha256": "cc"}, "another trace"),
+    ],
+)
+def test_other_conditions_are_refused_with_what_differs_and_a_free_name(
+    storage: RDBStorage, change: dict[str, Any], said: str
+) -> None:
+    open_study(storage, "train", MADE)
+    open_study(storage, "train-2", MADE)
+    with pytest.raises(StudyError, match=rf"(?s)'train' was made with {said}.*--study train-3\."):
+        open_study(storage, "train", replace(MADE, **change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"environment": replace(H200, tenants=("1 other (1 MiB)",))},
+        {"notes": ("Something to say.",)},
+        {"trace": "/elsewhere/train.trace"},
+    ],
+)
+def test_conditions_that_change_no_number_do_not_matter(storage: RDBStorage, change: dict[str, Any]) -> None:
+    open_study(storage, "train", MADE)
+    open_study(storage, "train", replace(MADE, **change))
+
+
+def test_a_study_of_a_later_format_is_refused(storage: RDBStorage) -> None:
+    study = open_study(storage, "train", MADE)
+    study.set_user_attr(CONDITIONS, json.dumps({**MADE.to_json(), "format": 99}))
+    with pytest.raises(StudyError, match="another version of autotune"):
+        open_study(storage, "train", MADE)
+
+
+def test_a_study_whose_making_was_cut_short_is_completed(storage: RDBStorage) -> None:
+    from optuna import create_study
+
+    create_study(study_name="train", storage=storage, directions=["minimize"] * 3)
+    assert read_conditions(open_study(storage, "train", MADE)) == MADE
+
+
+def test_a_missing_study_is_named_together_with_those_there_are(storage: RDBStorage) -> None:
+    with pytest.raises(StudyError, match="no study in"):
+        load_study(storage, None)
+    open_study(storage, "train", MADE)
+    with pytest.raises(StudyError, match=r"no study 'tarin' in .* it has 'train'"):
+        load_study(storage, "tarin")
