@@ -7,9 +7,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from autotune.units import format_bytes
+
+T = TypeVar("T")
 
 
 class SharedGpu:
@@ -44,38 +46,40 @@ class SharedGpu:
 
     def tenants(self) -> tuple[str, ...]:
         """Processes on the GPU, as `pid name (MiB)`; ask while none of ours is there. Empty if unknown."""
-        with _nvml() as nvml:
+
+        def running(nvml: Any) -> tuple[str, ...]:
             handle = (
                 nvml.nvmlDeviceGetHandleByUUID(self._uuid)
                 if self._uuid
                 else nvml.nvmlDeviceGetHandleByIndex(int(self._name))
             )
-            running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-            return tuple(_describe(process.pid, process.usedGpuMemory) for process in running)
-        return ()
+            processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            return tuple(_describe(process.pid, process.usedGpuMemory) for process in processes)
+
+        return _ask_driver(running) or ()
 
 
 def driver_version() -> str | None:
     """Version of the NVIDIA driver, such as `580.95.05`; None without one."""
-    with _nvml() as nvml:
-        version = nvml.nvmlSystemGetDriverVersion()
-        return version.decode() if isinstance(version, bytes) else str(version)
-    return None
+
+    def version(nvml: Any) -> str:
+        answer = nvml.nvmlSystemGetDriverVersion()
+        return answer.decode() if isinstance(answer, bytes) else str(answer)
+
+    return _ask_driver(version)
 
 
-@contextmanager
-def _nvml() -> Iterator[Any]:
-    """The driver's management library; whatever fails in the block is taken as `unknown`."""
+def _ask_driver(question: Callable[[Any], T]) -> T | None:
+    """Ask the driver's management library; None without a driver, or about a GPU that it does not know."""
     with suppress(Exception):
         import pynvml
 
         pynvml.nvmlInit()
         try:
-            yield pynvml
+            return question(pynvml)
         finally:
             pynvml.nvmlShutdown()
-        return
-    # No driver, no library, or a GPU that it does not know.
+    return None
 
 
 def _describe(pid: int, used: int | None) -> str:

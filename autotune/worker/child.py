@@ -141,12 +141,8 @@ class Run:
 
         self._torch: Any = torch
         on_gpu = self._request["device"] == "cuda"
-        if on_gpu and self._request["settings"]:
-            try:
-                _setter(torch)(self._request["settings"])
-            except Exception as error:
-                self._end("rejected", f"torch {torch.__version__} refuses the settings: {_last_line(error)}")
         if on_gpu:
+            self._apply_settings()
             from .gpu import Gpu as Device
         else:
             from .estimate import Estimate as Device  # type: ignore[assignment]
@@ -155,6 +151,17 @@ class Run:
         self._device.start(torch)
         self._steps.watch(torch)
         self._seed()
+
+    def _apply_settings(self) -> None:
+        """Give the settings to the allocator now; a script that sets the variable comes too late."""
+        setter = _setter(self._torch)
+        if setter is None:
+            return
+        try:
+            setter(self._request["settings"])
+        except Exception as error:
+            version = self._torch.__version__
+            self._end("rejected", f"torch {version} refuses the settings: {_last_line(error)}")
 
     def _seed(self) -> None:
         seed = self._request["seed"]
