@@ -36,7 +36,8 @@ class Recording:
     estimated: bool = False
     """True when recorded without a GPU: sizes are the tensors', library workspaces are missing."""
     observed: Mapping[str, int] = field(default_factory=dict)
-    """What the recorded run's allocator reported at its end (names as in ReplayResult)."""
+    """What the recorded run's allocator did (names as in ReplayResult): reported by it, or read off its
+    events. After a fatal OOM also `device_free_bytes_at_oom`, if the file has it."""
     script: str | None = None
     """Path of the script that was recorded."""
     notes: tuple[str, ...] = ()
@@ -64,7 +65,7 @@ class Trace:
     step_ends: tuple[int, ...] = ()
     """Row index just after each optimizer step; empty when steps are not known."""
     oom_size: int | None = None
-    """Requested bytes of the allocation that ran out of memory right after the last row, if one did."""
+    """Requested bytes of the last row, if that is the allocation that ended the recorded run by an OOM."""
     recording: Recording = field(default_factory=Recording)
 
     @property
