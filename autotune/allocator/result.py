@@ -40,6 +40,8 @@ class DeviceCalls:
     """(k,) a DeviceCall."""
     size: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     """(k,) bytes allocated, freed, mapped or unmapped."""
+    pages: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """(k,) pages mapped or unmapped, which is what the driver's time depends on; 1 for the other kinds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +71,8 @@ class ReplayResult:
     seconds: float
     """Wall-clock time of this replay, without loading and compiling."""
     device_calls: DeviceCalls = field(default_factory=DeviceCalls)
+    may_adapt: bool = False
+    """True when memory ran out at what looks like a workspace: the script may go on with a smaller one."""
 
     @property
     def fragmentation(self) -> float:

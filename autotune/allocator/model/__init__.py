@@ -21,12 +21,12 @@ Room by room: `rules` (settings → numbers), `operations` (trace → arrays), `
 from __future__ import annotations
 
 from autotune.allocator.model.operations import Operations, prepare
-from autotune.allocator.model.session import ReplaySession
+from autotune.allocator.model.session import BlockView, ReplaySession
 from autotune.allocator.result import Engine, ReplayResult
 from autotune.settings import AllocatorSettings, TorchVersion
 from autotune.trace.trace import Trace
 
-__all__ = ["Model", "Operations", "ReplaySession", "prepare", "replay_operations"]
+__all__ = ["BlockView", "Model", "Operations", "ReplaySession", "prepare", "replay_operations"]
 
 
 class Model:

@@ -104,7 +104,8 @@ def new_segment(heap: Heap, free_set: int) -> int:
 def map_pages(heap: Heap, block: int, size: int) -> bool:
     """Map whole pages from the start of an UNMAPPED block, at least `size`; False if the device is full."""
     free_set = heap[block + SET]
-    mapped = round_up(size, heap[free_set + PAGE_SIZE])
+    page = heap[free_set + PAGE_SIZE]
+    mapped = round_up(size, page)
     if heap[DEVICE_USED] + mapped > heap[DEVICE_TOTAL]:
         return False
     remove_unmapped(heap, block)
@@ -120,7 +121,7 @@ def map_pages(heap: Heap, block: int, size: int) -> bool:
     merge(heap, block, heap[block + NEXT])
     insert_free(heap, block)
     heap[DEVICE_USED] += mapped
-    count_reserved(heap, MAP_CALL, mapped)
+    count_reserved(heap, MAP_CALL, mapped, mapped // page)
     return True
 
 
@@ -151,7 +152,7 @@ def unmap_pages(heap: Heap, block: int) -> None:
     merge(heap, block, heap[block + NEXT])
     insert_unmapped(heap, block)
     heap[DEVICE_USED] -= last - first
-    count_released(heap, UNMAP_CALL, last - first)
+    count_released(heap, UNMAP_CALL, last - first, (last - first) // page)
 
 
 @compiled

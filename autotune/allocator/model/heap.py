@@ -7,9 +7,9 @@ where a struct of arrays would be copied onto the stack at every call.
     header      the rules, then the counters
     divisions   16 numbers, for rounding
     clocks      2 a memory pool: lookups in its small and in its large blocks
-    sets        2 a lane (small, large) of free blocks; then as many of unmapped blocks
+    sets        2 a lane (small, large) of free blocks, default pool first; then as many of unmapped blocks
     slots       1 a block of the trace: the block that serves it
-    calls       3 a driver call: row, kind, bytes
+    calls       4 a driver call: row, kind, bytes, pages
     entries     3 a member of a set: size, order, block
     blocks      8 a block
 
@@ -74,17 +74,18 @@ NONE = -1
     STATUS,
     HALT_AT_RESERVED,
     UNUSED_BLOCK,
+    BLOCKS,
     BLOCKS_END,
     FRONTIER,
     SERIAL,
     CALLS,
     CALLS_END,
     SETS,
+    DEFAULT_SETS_END,
     SETS_END,
-    UNMAPPED_SETS_END,
     SLOTS,
     HEADER_END,
-) = range(NUM_RULES, NUM_RULES + 26)
+) = range(NUM_RULES, NUM_RULES + 27)
 
 DIVISIONS = HEADER_END
 CLOCKS = DIVISIONS + 16
@@ -99,7 +100,7 @@ FIRST, COUNT, IS_LARGE, POOL, CLOCK, PAGE_SIZE, UNMAPPED_SET, SET_FIELDS = range
 ENTRY_SIZE, ENTRY_ORDER, ENTRY_BLOCK, ENTRY_FIELDS = range(4)
 
 # Fields of a driver call.
-CALL_ROW, CALL_KIND, CALL_SIZE, CALL_FIELDS = range(4)
+CALL_ROW, CALL_KIND, CALL_SIZE, CALL_PAGES, CALL_FIELDS = range(5)
 
 # Fields of a block: eight, so that a block fills one cache line.
 SIZE, ADDRESS, ORDER, PREVIOUS, NEXT, KIND, SET, FREED_AT, BLOCK_FIELDS = range(9)

@@ -6,6 +6,7 @@ import numpy as np
 
 from autotune.allocator.model.heap import (
     BLOCK_FIELDS,
+    BLOCKS,
     BLOCKS_END,
     CALL_FIELDS,
     CALLS,
@@ -13,6 +14,7 @@ from autotune.allocator.model.heap import (
     CLOCK,
     CLOCKS,
     COUNT,
+    DEFAULT_SETS_END,
     DIVISIONS,
     ENTRY_FIELDS,
     FIRST,
@@ -65,10 +67,12 @@ def new_heap(operations: Operations, rules: Rules, divisions: tuple[int, ...], m
     heap[:sets] = 0
     heap[:NUM_RULES] = rules
     heap[DIVISIONS:CLOCKS] = divisions
-    heap[SETS], heap[SETS_END] = sets, sets + 2 * SET_FIELDS * len(lanes)
+    num_default = sum(lane.pool == 0 for lane in lanes)
+    heap[SETS], heap[DEFAULT_SETS_END] = sets, sets + 2 * SET_FIELDS * num_default
+    heap[SETS_END] = sets + 2 * SET_FIELDS * len(lanes)
     heap[SLOTS], heap[slots:calls] = slots, NONE
     heap[CALLS], heap[CALLS_END] = calls, entries
-    heap[BLOCKS_END] = blocks + -(heap.ctypes.data // 8 + blocks) % CACHE_LINE
+    heap[BLOCKS] = heap[BLOCKS_END] = blocks + -(heap.ctypes.data // 8 + blocks) % CACHE_LINE
     heap[UNUSED_BLOCK] = NONE
     heap[HALT_AT_RESERVED] = UNLIMITED
     _write_sets(heap, rules, lanes, ends)

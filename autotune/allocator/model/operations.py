@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -40,17 +41,35 @@ class Operations:
     """Most blocks alive at one time, in all lanes together."""
 
     @property
+    def size_of_block(self) -> Ints:
+        """(num_blocks,) bytes requested for each block."""
+        sizes = np.zeros(self.num_blocks, np.int64)
+        sizes[self.block] = self.size
+        return sizes
+
+    @property
     def columns(self) -> tuple[npt.NDArray[np.bool_], Ints, Ints, Ints]:
         """The arrays in the order in which the compiled code takes them."""
         return self.is_alloc, self.block, self.size, self.lane
 
 
+_prepared: dict[int, Operations] = {}
+
+
 def prepare(trace: Trace) -> Operations:
-    """Operations of a trace.
+    """The operations of a trace, made once for as long as the trace lives.
 
     Raises:
-        TraceError: a row has a negative block, stream, pool or size.
+        TraceError: a row has a negative block, size, stream or pool.
     """
+    key = id(trace)  # a trace holds arrays and cannot be hashed
+    if key not in _prepared:
+        _prepared[key] = _prepare(trace)
+        weakref.finalize(trace, _prepared.pop, key, None)
+    return _prepared[key]
+
+
+def _prepare(trace: Trace) -> Operations:
     columns = (trace.block, trace.size, trace.stream, trace.pool)
     if any(len(column) and column.min() < 0 for column in columns):
         raise TraceError("The trace has a row with a negative block, size, stream or pool; record it again.")

@@ -7,6 +7,7 @@ from autotune.allocator.model.expandable import unmap_all
 from autotune.allocator.model.heap import (
     CLOCK,
     COLLECT_ABOVE,
+    DEFAULT_SETS_END,
     ENTRY_BLOCK,
     ENTRY_FIELDS,
     ENTRY_SIZE,
@@ -16,13 +17,11 @@ from autotune.allocator.model.heap import (
     MAX_SPLIT_SIZE,
     NEXT,
     NONE,
-    POOL,
     PREVIOUS,
     RESERVED,
     SET,
     SET_FIELDS,
     SETS,
-    SETS_END,
     SIZE,
     Heap,
 )
@@ -30,15 +29,8 @@ from autotune.allocator.model.ordered import LOWEST_ORDER, end_of, lower_bound
 from autotune.allocator.model.rules import UNLIMITED
 from autotune.allocator.model.segments import release_segment
 
-SMALL_SETS, LARGE_SETS = 0, SET_FIELDS
-"""Where a lane's two sets are, from its first."""
-
-
-@compiled
-def default_sets(heap: Heap, kind: int) -> list[int]:
-    """The small, or the large, sets of all streams in the default pool."""
-    sets = range(heap[SETS] + kind, heap[SETS_END], 2 * SET_FIELDS)
-    return [free_set for free_set in sets if heap[free_set + POOL] == 0]
+SMALL_SETS, LARGE_SETS, LANE_FIELDS = 0, SET_FIELDS, 2 * SET_FIELDS
+"""A lane is its small set followed by its large set."""
 
 
 @compiled
@@ -62,9 +54,9 @@ def collect_garbage(heap: Heap) -> None:
     excess = heap[RESERVED] - heap[COLLECT_ABOVE]
     if heap[EXPANDABLE] or excess <= 0:
         return
-    sets = default_sets(heap, LARGE_SETS)
+    first, end = heap[SETS] + LARGE_SETS, heap[DEFAULT_SETS_END]
     total_age, count = 0, 0
-    for free_set in sets:
+    for free_set in range(first, end, LANE_FIELDS):
         for entry in range(heap[free_set + FIRST], end_of(heap, free_set), ENTRY_FIELDS):
             block = heap[entry + ENTRY_BLOCK]
             if is_whole_segment(heap, block):
@@ -74,7 +66,7 @@ def collect_garbage(heap: Heap) -> None:
     while excess > 0 and released and count > 0:
         released = False
         round_age, round_count = total_age, count
-        for free_set in sets:
+        for free_set in range(first, end, LANE_FIELDS):
             entry = heap[free_set + FIRST]
             while entry < end_of(heap, free_set):
                 block = heap[entry + ENTRY_BLOCK]
@@ -115,7 +107,7 @@ def release_cached(heap: Heap) -> None:
     Private pools keep their memory: PyTorch frees it once their graph is gone, which a trace does not say.
     """
     for kind in (LARGE_SETS, SMALL_SETS):
-        for free_set in default_sets(heap, kind):
+        for free_set in range(heap[SETS] + kind, heap[DEFAULT_SETS_END], LANE_FIELDS):
             if heap[EXPANDABLE]:
                 unmap_all(heap, free_set)
             else:

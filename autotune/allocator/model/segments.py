@@ -7,6 +7,7 @@ from autotune.allocator.model.compiled import compiled
 from autotune.allocator.model.heap import (
     CALL_FIELDS,
     CALL_KIND,
+    CALL_PAGES,
     CALL_ROW,
     CALL_SIZE,
     CALLS,
@@ -35,33 +36,34 @@ ALLOC_CALL, FREE_CALL, MAP_CALL, UNMAP_CALL = 0, 1, 2, 3
 
 
 @compiled
-def record_call(heap: Heap, kind: int, size: int) -> None:
+def record_call(heap: Heap, kind: int, size: int, pages: int) -> None:
     """Note a driver call; when there is no room for more they are only counted."""
     call = heap[CALLS] + CALL_FIELDS * heap[NUM_CALLS]
     if call < heap[CALLS_END]:
         heap[call + CALL_ROW] = heap[ROW]
         heap[call + CALL_KIND] = kind
         heap[call + CALL_SIZE] = size
+        heap[call + CALL_PAGES] = pages
     heap[NUM_CALLS] += 1
 
 
 @compiled
-def count_reserved(heap: Heap, kind: int, size: int) -> None:
+def count_reserved(heap: Heap, kind: int, size: int, pages: int) -> None:
     """Account for memory that the driver has handed out."""
     heap[NUM_DEVICE_ALLOC] += 1
     heap[RESERVED] += size
     if heap[RESERVED] > heap[PEAK_RESERVED]:
         heap[PEAK_RESERVED] = heap[RESERVED]
         heap[PEAK_RESERVED_ROW] = heap[ROW]
-    record_call(heap, kind, size)
+    record_call(heap, kind, size, pages)
 
 
 @compiled
-def count_released(heap: Heap, kind: int, size: int) -> None:
+def count_released(heap: Heap, kind: int, size: int, pages: int) -> None:
     """Account for memory that the driver has taken back."""
     heap[NUM_DEVICE_FREE] += 1
     heap[RESERVED] -= size
-    record_call(heap, kind, size)
+    record_call(heap, kind, size, pages)
 
 
 @compiled
@@ -88,7 +90,7 @@ def allocate_segment(heap: Heap, free_set: int, size: int) -> int:
     if heap[DEVICE_USED] + on_device > heap[DEVICE_TOTAL]:
         return NONE
     heap[DEVICE_USED] += on_device
-    count_reserved(heap, ALLOC_CALL, size)
+    count_reserved(heap, ALLOC_CALL, size, 1)
     return new_block(heap, free_set, FREE, reserve_addresses(heap, size, DRIVER_GRANULARITY), size)
 
 
@@ -99,4 +101,4 @@ def release_segment(heap: Heap, block: int) -> None:
     remove_free(heap, block)
     drop_block(heap, block)
     heap[DEVICE_USED] -= round_up(size, DRIVER_GRANULARITY)
-    count_released(heap, FREE_CALL, size)
+    count_released(heap, FREE_CALL, size, 1)

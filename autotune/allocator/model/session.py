@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +18,35 @@ from autotune.allocator.result import DeviceCalls, ReplayResult
 from autotune.errors import TraceError
 from autotune.measurement import Outcome
 from autotune.settings import AllocatorSettings, TorchVersion
+
+
+class BlockView(NamedTuple):
+    """A mapped block, as a look into a session shows it."""
+
+    pool: int
+    stream: int
+    is_large: bool
+    expandable: bool
+    serves: int
+    """The trace's block that lives in it, or NONE."""
+    address: int
+    size: int
+    page_size: int
+    """Of an expandable segment."""
+    has_neighbours: bool
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is in use."""
+        return self.serves != h.NONE
+
+    @property
+    def returnable_bytes(self) -> int:
+        """Of a free block: what could be given back, a whole segment or whole pages."""
+        if not self.expandable:
+            return 0 if self.has_neighbours else self.size
+        end = (self.address + self.size) // self.page_size
+        return max(0, end + -self.address // self.page_size) * self.page_size
 
 
 class ReplaySession:
@@ -75,6 +106,11 @@ class ReplaySession:
         self.heap[h.HALT_AT_RESERVED] = reserved
 
     @property
+    def peak_reserved(self) -> tuple[int, int]:
+        """Most bytes reserved so far, and the row during which that was first reached."""
+        return int(self.heap[h.PEAK_RESERVED]), int(self.heap[h.PEAK_RESERVED_ROW])
+
+    @property
     def num_calls(self) -> int:
         """Driver calls so far, kept or not."""
         return int(self.heap[h.NUM_CALLS])
@@ -88,6 +124,55 @@ class ReplaySession:
             operation=calls[:, h.CALL_ROW].copy(),
             kind=calls[:, h.CALL_KIND].astype(np.uint8),
             size=calls[:, h.CALL_SIZE].copy(),
+            pages=calls[:, h.CALL_PAGES].copy(),
+        )
+
+    @property
+    def slots(self) -> h.Ints:
+        """(num_blocks,) the block that serves each block of the trace now, or NONE."""
+        first = int(self.heap[h.SLOTS])
+        return self.heap[first : first + self.operations.num_blocks]
+
+    def free_sets(self) -> range:
+        """The sets of free blocks: small and large for each lane."""
+        return range(int(self.heap[h.SETS]), int(self.heap[h.SETS_END]), h.SET_FIELDS)
+
+    def blocks(self) -> Iterator[int]:
+        """All blocks, segment after segment, within a segment in order of address."""
+        for record in range(int(self.heap[h.BLOCKS]), int(self.heap[h.BLOCKS_END]), h.BLOCK_FIELDS):
+            if self.heap[record + h.KIND] != h.UNUSED and self.heap[record + h.PREVIOUS] == h.NONE:
+                block = record
+                while block != h.NONE:
+                    yield block
+                    block = int(self.heap[block + h.NEXT])
+
+    def segments(self) -> Iterator[list[BlockView]]:
+        """The blocks of each segment, in order of address; unmapped ones are left out."""
+        serves = {int(block): index for index, block in enumerate(self.slots) if block != h.NONE}
+        segment: list[BlockView] = []
+        for block in self.blocks():
+            if self.heap[block + h.PREVIOUS] == h.NONE and segment:
+                yield segment
+                segment = []
+            if self.heap[block + h.KIND] != h.UNMAPPED:
+                segment.append(self._view(block, serves.get(block, h.NONE)))
+        if segment:
+            yield segment
+
+    def _view(self, block: int, serves: int) -> BlockView:
+        free_set = int(self.heap[block + h.SET])
+        index = (free_set - int(self.heap[h.SETS])) // h.SET_FIELDS
+        lane = self.operations.lanes[index // 2]
+        return BlockView(
+            pool=lane.pool,
+            stream=lane.stream,
+            is_large=index % 2 == 1,
+            expandable=bool(self.heap[h.EXPANDABLE]),
+            serves=serves,
+            address=int(self.heap[block + h.ADDRESS]),
+            size=int(self.heap[block + h.SIZE]),
+            page_size=int(self.heap[free_set + h.PAGE_SIZE]),
+            has_neighbours=any(self.heap[block + side] != h.NONE for side in (h.PREVIOUS, h.NEXT)),
         )
 
     def result(self) -> ReplayResult:
