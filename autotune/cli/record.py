@@ -64,7 +64,9 @@ def run(options: argparse.Namespace) -> int:
     if not facts.usable:
         _say(f"No usable GPU ({facts.why_not}); recording an estimate on the CPU.")
     measurement = record(job, facts, options.output, settings=settings, device_total=device_total)
-    if measurement.outcome is not Outcome.COMPLETED:
+    if measurement.outcome is Outcome.OUT_OF_MEMORY:
+        _say(f"The script ran out of memory; what it did until then is recorded. {measurement.reason}")
+    elif measurement.outcome is not Outcome.COMPLETED:
         raise WorkFailedError(
             f"Nothing was recorded: {measurement.reason} Its output is in {measurement.log}."
         )

@@ -40,7 +40,8 @@ def record(
         say: told of what a person waits for.
 
     Returns:
-        The run as a Measurement; the file exists exactly if its outcome is COMPLETED.
+        The run as a Measurement. The file is written if its outcome is COMPLETED, or OUT_OF_MEMORY (up to
+        that moment), and not otherwise.
 
     Raises:
         UsageError: the file cannot be written.

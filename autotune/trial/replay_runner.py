@@ -102,7 +102,8 @@ class ReplayRunner:
         size = format_bytes(int(self._trace.size[result.failed_operation]))
         limit = f" within {format_bytes(self._memory_limit)}" if self._memory_limit else ""
         place = f"operation {result.failed_operation + 1:,} of {self._trace.num_operations:,}"
-        return f"An allocation of {size} ({place}) found no memory{limit}."
+        adapt = " It looks like a workspace, so the script itself may go on." if result.may_adapt else ""
+        return f"An allocation of {size} ({place}) found no memory{limit}.{adapt}"
 
     def close(self) -> None:
         """Nothing was started."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -99,7 +100,8 @@ class Worker:
             "device": "cuda" if self._facts.usable else "cpu",
             "device_total_bytes": self._facts.device_total_bytes or ESTIMATE_TOTAL_BYTES,
             "record": None,
-            "log": str(log),
+            "log": str(log.absolute()),
+            "folder": os.getcwd(),
             **asked,
         }
 

@@ -24,6 +24,8 @@ SETTINGS_VARIABLE = "PYTORCH_CUDA_ALLOC_CONF"
 OTHER_SETTINGS_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 RECORDING_TIME_SHARE = 0.9
 """A recording that used this share of its time ends with what it has, rather than with nothing."""
+RECORDED_OUTCOMES = ("completed", "out_of_memory")
+"""A recording up to the moment at which memory ran out is worth keeping; one of a crash is not."""
 REASON_LENGTH = 400
 
 
@@ -33,7 +35,7 @@ def run(request: dict[str, Any], answer_pipe: int, launcher: int) -> NoReturn:
     The request's fields: `script`, `arguments`, `seed`, `settings` (an environment string), `environment`
     (name → value; None removes), `memory_limit_bytes`, `memory_fraction`, `warmup_steps`, `measured_steps`,
     `timeout_seconds`, `device` (`cuda` or `cpu`), `device_total_bytes` (on the CPU: of the pretended GPU),
-    `record` (path of a trace file to write), `log`.
+    `record` (path of a trace file to write), `log`, `folder` (to run in).
     """
     apply_environment(request)
     Run(request, answer_pipe).run()
@@ -113,13 +115,14 @@ class Run:
         self._pipe = answer_pipe
         self._pid = os.getpid()
         self._ending = threading.Lock()
-        self._script = Script(request["script"], request["arguments"])
         self._steps: Any = None
 
     def run(self) -> NoReturn:
         """Prepare, execute, answer."""
         try:
             _fresh_standard_streams()
+            os.chdir(self._request["folder"])
+            self._script = Script(self._request["script"], self._request["arguments"])
             self._prepare()
         except BaseException as error:
             self._end("crashed", f"Before the script began: {_last_line(error)}")
@@ -271,7 +274,7 @@ class Run:
             "boundaries": boundaries,
             "torch": self._torch.__version__,
             "python": sys.version.split()[0],
-            **self._device.finish(boundaries),
+            **self._device.finish(boundaries, outcome in RECORDED_OUTCOMES),
         }
 
     def _send(self, document: dict[str, Any]) -> None:

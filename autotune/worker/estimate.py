@@ -59,11 +59,11 @@ class Estimate:
         """Nothing runs out of a GPU's memory here."""
         return 0
 
-    def finish(self, boundaries: list[dict[str, Any]]) -> dict[str, Any]:
-        """Write the recording, if one was asked for."""
+    def finish(self, boundaries: list[dict[str, Any]], keep_recording: bool) -> dict[str, Any]:
+        """Write the recording, if one was asked for and is worth it."""
         self.recorder.disable()
         found: dict[str, Any] = {"environment": {"device_total_bytes": self.total_bytes}}
-        if self._record is not None:
+        if self._record is not None and keep_recording:
             events = self.recorder.events([boundary["position"] for boundary in boundaries])
             events.write(
                 self._record,

@@ -104,8 +104,8 @@ class Gpu:
         """How often a request failed, the script's own handling of it notwithstanding."""
         return self._counts()["num_ooms"] if self._torch.cuda.is_initialized() else 0
 
-    def finish(self, boundaries: list[dict[str, Any]]) -> dict[str, Any]:
-        """Everything the allocator says of the run; writes the recording, if one was asked for."""
+    def finish(self, boundaries: list[dict[str, Any]], keep_recording: bool) -> dict[str, Any]:
+        """Everything the allocator says of the run; writes the recording, if asked for and worth it."""
         cuda = self._torch.cuda
         if not cuda.is_initialized():
             return {}
@@ -123,7 +123,7 @@ class Gpu:
                 "backend": cuda.get_allocator_backend(),
             },
         }
-        if self._record is not None:
+        if self._record is not None and keep_recording:
             found["recorded_events"] = self._write(snapshot, boundaries, found)
         return found
 

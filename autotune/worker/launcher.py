@@ -99,7 +99,12 @@ class _Trial:
 
     def run(self) -> Document:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-        self.log = os.open(self.request["log"], flags, 0o644)
+        try:
+            self.log = os.open(self.request["log"], flags, 0o644)
+        except OSError as error:
+            return self._answer_for_it(
+                ("crashed", f"The log {error.filename} cannot be written: {error.strerror}.")
+            )
         self.pipe, writer = os.pipe()
         self.child = Child(self._start(writer))
         os.close(writer)

@@ -28,7 +28,8 @@ def request(script: Path, log: Path, **overrides: Any) -> dict[str, Any]:
     return {
         "script": str(script), "arguments": [], "seed": 0, "settings": "", "environment": {}, "device": "cpu",
         "memory_limit_bytes": None, "memory_fraction": None, "warmup_steps": 1, "measured_steps": 2,
-        "timeout_seconds": 60, "device_total_bytes": 1 << 34, "record": None, "log": str(log), **overrides,
+        "timeout_seconds": 60, "device_total_bytes": 1 << 34, "record": None, "log": str(log),
+        "folder": os.getcwd(), **overrides,
     }  # fmt: skip
 
 
@@ -197,6 +198,17 @@ def test_a_seed_makes_runs_alike_and_none_leaves_them_alone(run: Run) -> None:
 
     assert numbers(1) == numbers(1) != numbers(2)
     assert numbers(None)[0] != numbers(None)[0]
+
+
+def test_a_script_that_names_cuda_runs_without_a_gpu_and_unchanged(run: Run) -> None:
+    answer = run("checks_redirection", measured_steps=100)
+    assert answer["outcome"] == "completed", answer["reason"]
+    assert "all is well" in answer["log"]
+
+
+def test_a_log_that_cannot_be_written_fails_the_trial_and_not_the_worker(launcher: Launcher) -> None:
+    answer = launcher.run(request(SCRIPTS / "trains.py", Path("/nowhere/log")))
+    assert answer["outcome"] == "crashed" and "/nowhere/log cannot be written" in answer["reason"]
 
 
 def test_a_script_that_closes_every_file_still_ends(run: Run) -> None:

@@ -14,12 +14,11 @@ from autotune import trace
 from autotune.errors import UsageError
 from autotune.measurement import Measurement, Obtained, Outcome
 from autotune.settings import AllocatorSettings
-from autotune.trial import worker_runner
 from autotune.trial.facts import Facts
-from autotune.trial.launcher import Launcher
 from autotune.trial.recording import record
 from autotune.trial.runner import Job
 from autotune.trial.worker_runner import WorkerRunner
+from tests.launchers import one_launcher
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 DEVICE_BYTES = 8 << 30
@@ -31,7 +30,7 @@ Measure = Callable[..., Measurement]
 
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Facts]:
-    """Facts of the stand-in. One launcher, which takes seconds to start, serves every test."""
+    """Facts of the stand-in, and one launcher for every test."""
     from autotune.allocator.native.build import stand_in_environment
 
     torch = pytest.importorskip("torch")
@@ -43,15 +42,11 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Facts]:
                 patch.setenv(name, value)
         except UsageError as error:
             pytest.skip(str(error))
-        launcher = Launcher(sys.executable, device=0, log=tmp_path_factory.mktemp("worker") / "worker.log")
-        close = launcher.close
-        patch.setattr(launcher, "close", lambda: None)
-        patch.setattr(worker_runner, "Launcher", lambda *args, **kwargs: launcher)
-        yield Facts(
-            python=sys.executable, python_version="3", torch=torch.__version__, usable=True,
-            gpu="stand-in", device_total_bytes=DEVICE_BYTES,
-        )  # fmt: skip
-        close()
+        with one_launcher(tmp_path_factory.mktemp("worker")):
+            yield Facts(
+                python=sys.executable, python_version="3", torch=torch.__version__, usable=True,
+                gpu="stand-in", device_total_bytes=DEVICE_BYTES,
+            )  # fmt: skip
 
 
 @pytest.fixture
@@ -131,6 +126,15 @@ def test_a_script_that_never_uses_the_gpu_has_nothing_to_measure(measure: Measur
     found = measure("", script=SCRIPTS / "never_steps.py")
     assert found.outcome is Outcome.CRASHED
     assert found.reason is not None and "without using the GPU" in found.reason
+
+
+def test_a_recording_ends_where_memory_ran_out(facts: Facts, job: Job, tmp_path: Path) -> None:
+    file = tmp_path / "trace.npz"
+    found = record(replace(job, memory_limit_bytes=300 * MIB), facts, file)
+    assert found.outcome is Outcome.OUT_OF_MEMORY
+    recorded = trace.load(file)
+    assert recorded.oom_size == 43 * MIB  # what was asked for; the error says 44, rounded
+    assert recorded.recording.memory_fraction == 300 * MIB / DEVICE_BYTES
 
 
 def test_a_recording_has_every_event_and_the_step_boundaries(facts: Facts, job: Job, tmp_path: Path) -> None:
