@@ -93,11 +93,20 @@ def _report(path: Path, trace: Trace, measurement: Measurement) -> None:
 
 def _check(trace: Trace) -> None:
     """Say how well a replay under the recording's own settings reproduces the run."""
-    if trace.recording.estimated:
-        return
-    from autotune.allocator.selfcheck import self_check
+    from autotune.allocator import replay
+    from autotune.settings import AllocatorSettings
+    from autotune.units import format_bytes, format_change
 
-    print(self_check(trace).sentence)
+    about = trace.recording
+    observed = about.observed.get("peak_reserved_bytes")
+    if observed is None or trace.oom_size is not None:
+        return
+    limit = round(about.memory_fraction * (about.device_total_bytes or 0)) if about.memory_fraction else None
+    settings = AllocatorSettings.parse(about.settings)
+    replayed = replay(trace, settings, memory_limit=limit).peak_reserved_bytes
+    change = format_change(replayed, observed)
+    trusted = "" if abs(replayed - observed) <= 0.01 * observed else "; do not trust replays of this file"
+    print(f"Replayed under the same settings: {format_bytes(replayed)} ({change}){trusted}.")
 
 
 def _say(sentence: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +24,7 @@ class SharedGpu:
     @property
     def lock_file(self) -> Path:
         """The file that every autotune of this user locks during a trial on this GPU."""
-        folder = Path(tempfile.gettempdir()) / f"autotune-{getpass.getuser()}"
+        folder = Path(tempfile.gettempdir()) / f"autotune-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder / f"gpu-{(self._uuid or self._name).replace('/', '-')}.lock"
 

@@ -55,11 +55,13 @@ def reason_not_to_fork() -> str | None:
         return "importing torch initialised CUDA, which does not survive a fork"
     if not child.can_apply_settings(torch):
         return f"torch {torch.__version__} offers no way to set the allocator after import"
-    # Some libraries (OpenBLAS) stop their threads before a fork and start them again when needed.
+    # A child for nothing: it knows whether CUDA would refuse to work in it, and libraries that can live with
+    # forks (OpenBLAS) end their threads before the first one, to start them again when needed.
     pid = os.fork()
     if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
+        os._exit(int(torch.cuda._is_in_bad_fork()))
+    if os.waitpid(pid, 0)[1] != 0:
+        return "importing torch called the CUDA driver, which does not survive a fork"
     threads = max(threading.active_count(), len(os.listdir("/proc/self/task")))
     return (
         None

@@ -247,18 +247,20 @@ launcher.run(request(SCRIPTS / "leaves_children.py", Path(sys.argv[1]) / "log", 
 """
 
 
-def test_nothing_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_when_the_parent_dies(tmp_path: Path, number: signal.Signals) -> None:
     value = uuid.uuid4().hex
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path)],
         env={**os.environ, MARK: value},
         cwd=SCRIPTS.parent.parent,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
     assert parent.stdout is not None and parent.stdout.readline() == b"started\n"
     while len(marked(value)) < 6:  # the parent, the launcher, the script and its three children
         assert parent.poll() is None
-    parent.send_signal(signal.SIGKILL)
+    parent.send_signal(number)
     parent.wait()
     parent.stdout.close()
     assert wait_until_gone(value) == []
