@@ -30,7 +30,8 @@ seconds = time.perf_counter() - start
 # Not ru_maxrss, which begins with the size of the process that started this one.
 own = 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 child = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-print(json.dumps({"operations": trace.num_operations, "seconds": seconds, "peak_resident_bytes": own + child}))
+found = {"operations": trace.num_operations, "seconds": seconds, "peak_resident_bytes": own + child}
+print(json.dumps(found))
 """
 
 
