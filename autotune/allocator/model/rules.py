@@ -39,7 +39,7 @@ class Rules(NamedTuple):
     address_space: int
     """Bytes of addresses reserved for one expandable segment."""
     newest_first: bool
-    """Torch up to 2.11 compares addresses of equal free blocks, and the driver hands out descending ones."""
+    """Whether a newer segment's free blocks go before an older one's of equal size."""
     by_serial: bool
     """Torch 2.12 compares the order in which the blocks came into being."""
     reject_above: int
@@ -68,7 +68,7 @@ def make_rules(
         device_total=device_total,
         # Nine eighths of the device, so that pages freed in front can be mapped again behind.
         address_space=device_total + device_total // 8,
-        newest_first=torch_version <= (2, 11),
+        newest_first=torch_version <= (2, 11) and not settings.expandable_segments,
         by_serial=torch_version == (2, 12),
         reject_above=_reject_above(settings, device_total),
     )
