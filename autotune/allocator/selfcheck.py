@@ -117,6 +117,8 @@ def _likely_reason(trace: Trace, replayed: ReplayResult) -> str:
         return (
             f"the replay ran out of memory at operation {replayed.failed_operation:,}, which the run did not"
         )
+    if trace.recording.observed.get("num_ooms", 0) > (trace.oom_size is not None):
+        return "the run survived an out-of-memory error, which emptied its cache"
     if trace.num_preexisting:
         return (
             f"{trace.num_preexisting:,} blocks are older than the recording; record from the program's start"

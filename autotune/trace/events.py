@@ -80,8 +80,11 @@ def build_trace(events: Events, recording: Recording, *, partial: bool = False) 
     Raises:
         TraceError: the events contradict each other, miss their beginning, or hold no allocation.
     """
+    num_ooms = int(np.sum(events.action == OOM))
     events, oom_size, notes = _end_at_oom(events)
     observed = {**_observed_segments(events), **_observed_oom(events, oom_size)}
+    if num_ooms:
+        observed["num_ooms"] = num_ooms
     if oom_size is None and not np.any(events.action == ALLOC) and not len(events.live.addr):
         raise TraceError("has no allocations to replay.")
     freed = FREE_COMPLETED if np.any(events.action == FREE_COMPLETED) else FREE_REQUESTED
@@ -98,7 +101,7 @@ def build_trace(events: Events, recording: Recording, *, partial: bool = False) 
             "first, and what else the allocator held then is not known.",
         )
         # What the driver did before the recording is not known, a replay does it again.
-        observed = {name: value for name, value in observed.items() if not name.startswith("num_")}
+        observed = {name: value for name, value in observed.items() if not name.startswith("num_device")}
     recording = replace(
         recording,
         observed={**observed, **recording.observed} if not recording.estimated else recording.observed,

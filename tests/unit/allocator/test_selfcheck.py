@@ -44,6 +44,12 @@ def test_older_blocks_are_the_likely_reason_where_there_are_some(expandable: Tra
     assert "7 blocks are older than the recording" in check.sentence()
 
 
+def test_a_survived_out_of_memory_error_is_the_likely_reason_where_there_was_one(expandable: Trace) -> None:
+    observed = {**expandable.recording.observed, "num_ooms": 1}
+    check = self_check(with_recording(expandable, settings="", observed=observed))
+    assert "survived an out-of-memory error" in check.sentence()
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
