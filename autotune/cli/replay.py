@@ -52,9 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Replay and show."""
-    from rich.console import Console
-
-    from autotune.report.replayed import document, print_replays
     from autotune.trace import load
 
     with Waiting() as waiting:
@@ -62,13 +59,38 @@ def run(options: argparse.Namespace) -> int:
         replays = replay_all(trace, options, waiting)
     for sentence in (*trace.recording.notes, *replays.assumptions):
         print(f"autotune: {sentence}", file=sys.stderr)
-    if options.json:
-        if replays.check.trusted is False:
-            print(f"autotune: {replays.check.sentence()}", file=sys.stderr)
-        print(json.dumps(document(replays), indent=2))
-    else:
-        print_replays(replays, Console())
+    if options.json and replays.check.trusted is False:
+        print(f"autotune: {replays.check.sentence()}", file=sys.stderr)
+    _write(replays, as_json=options.json)
     return 0
+
+
+def _write(replays: Replays, *, as_json: bool) -> None:
+    """Results to stdout.
+
+    Raises:
+        WorkFailedError: stdout is a file on a full disk.
+    """
+    from rich.console import Console
+
+    from autotune.errors import WorkFailedError
+    from autotune.report.replayed import document, print_replays
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # rich would exit with status 1; main knows better
+
+    try:
+        if as_json:
+            print(json.dumps(document(replays), indent=2))
+        else:
+            print_replays(replays, Output())
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        sys.stdout = sys.stderr  # or Python would try once more to write the rest, at its exit
+        raise WorkFailedError(f"The results cannot be written: {error.strerror}.") from None
 
 
 def replay_all(trace: Trace, options: argparse.Namespace, waiting: Waiting) -> Replays:

@@ -239,6 +239,38 @@ def test_a_bad_argument_gives_one_sentence_and_status_2(
     assert sentence in shown.err
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux")
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_results_that_cannot_be_written_give_one_sentence(form: list[str]) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "autotune",
+        "replay",
+        GNN,
+        "--settings",
+        "",
+        "--gpu",
+        "H200",
+        "--torch",
+        "2.11",
+    ]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*command, *form], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "autotune: The results cannot be written: No space left on device.\n",
+    )
+
+
+def test_a_reader_that_goes_away_early_is_no_error() -> None:
+    command = f"'{sys.executable}' -m autotune replay '{GNN}' --settings '' --explain"
+    program = f"{command} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0"
+    assert "Traceback" not in done.stderr
+
+
 def test_no_settings_on_stdin_are_refused() -> None:
     done = replay(GNN, "--settings", "-")
     assert done.returncode == 2
