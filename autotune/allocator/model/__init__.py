@@ -8,7 +8,7 @@ Ignored, and what holds instead:
     other users of the GPU           all of its memory is free at the start
     driver fragmentation             the driver serves any request for which it has the bytes
     when events complete             a free takes effect where the recording saw it complete
-    graph capture, pool destruction  a trace does not say; private pools keep what they have
+    graph capture, pool destruction  a trace does not say: private pools are used by `use_mem_pool`, and kept
     address reuse by the driver      a new segment lies below all earlier ones (torch ≥ 2.12: counts later)
     expandable_segments_reserve      an expandable segment has addresses for 9/8 of the device
     torch 2.4's asserts              expandable segments with a split size could abort there; here they go on

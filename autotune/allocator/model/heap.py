@@ -53,8 +53,9 @@ NONE = -1
     NEWEST_FIRST,
     BY_SERIAL,
     REJECT_ABOVE,
+    PRIVATE_RETRY,
     NUM_RULES,
-) = range(14)
+) = range(15)
 
 # The counters.
 (

@@ -25,6 +25,8 @@ from autotune.allocator.model.heap import (
     OUT_OF_MEMORY,
     PEAK_ALLOCATED,
     PEAK_REQUESTED,
+    POOL,
+    PRIVATE_RETRY,
     REJECT_ABOVE,
     REQUESTED,
     RESERVED,
@@ -69,12 +71,12 @@ def find_memory(heap: Heap, free_set: int, size: int) -> int:
         heap[STATUS] = HALTED
     if block == NONE and heap[STATUS] == RUNNING and release_oversize(heap, free_set, size):
         block = new_memory(heap, free_set, size)
-    if block == NONE and heap[STATUS] == RUNNING:
+    if block == NONE and heap[STATUS] == RUNNING and (heap[PRIVATE_RETRY] or heap[free_set + POOL] == 0):
         release_cached(heap)
         heap[NUM_RETRIES] += 1
         block = new_memory(heap, free_set, size)
-        if block == NONE:
-            heap[STATUS] = OUT_OF_MEMORY
+    if block == NONE and heap[STATUS] == RUNNING:
+        heap[STATUS] = OUT_OF_MEMORY
     return block
 
 

@@ -44,6 +44,9 @@ class Rules(NamedTuple):
     """Torch 2.12 compares the order in which the blocks came into being."""
     reject_above: int
     """Reserved bytes that `throw_on_cudamalloc_oom` refuses to exceed; UNLIMITED where it is off."""
+    private_retry: bool
+    """Whether an allocation in a private pool may release what the default pool has cached: up to torch 2.12
+    every use of a private pool counts as a graph capture, during which nothing is released."""
 
 
 def make_rules(
@@ -71,6 +74,7 @@ def make_rules(
         newest_first=torch_version <= (2, 11) and not settings.expandable_segments,
         by_serial=torch_version == (2, 12),
         reject_above=_reject_above(settings, device_total),
+        private_retry=torch_version >= (2, 13),
     )
 
 
