@@ -10,6 +10,7 @@ from autotune.report.figures import pair_figure, space_figure
 from autotune.report.summary import Summary
 from autotune.report.terminal import notable
 from autotune.report.wording import (
+    assignment,
     cells,
     machine,
     obtained_sentence,
@@ -42,6 +43,8 @@ def render_note(summary: Summary) -> str:
     heading = f"| trial | settings | peak reserved | fragmentation | {third_objective(summary)} |"
     lines = [
         f"**{_markdown(verdict(summary))}**",
+        "",
+        f"    {assignment(summary)}",
         "",
         f"{_markdown(subject(summary))} · {_markdown(machine(summary))}",
         "",

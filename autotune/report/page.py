@@ -9,6 +9,7 @@ from autotune.report.figures import pair_figures, space_figure
 from autotune.report.stored import Row
 from autotune.report.summary import Summary
 from autotune.report.wording import (
+    assignment,
     cells,
     machine,
     obtained_sentence,
@@ -26,6 +27,7 @@ table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid #d9dee4; vertical-align: top; }
 td.number { text-align: right; white-space: nowrap; }
 td.settings { font-family: ui-monospace, monospace; overflow-wrap: anywhere; }
+pre { overflow-x: auto; background: #f3f5f7; padding: .5rem; }
 tr.recommended { background: #fdeeea; } tr.front { background: #eef4fd; }
 .verdict { font-size: 17px; font-weight: 600; } .note { color: #8a4b00; }
 """
@@ -39,6 +41,7 @@ def render_page(summary: Summary) -> str:
         f"<p>{len(summary.rows)} trials of {_escape(subject(summary))}. {_escape(machine(summary))}. "
         f"{_escape(obtained_sentence(summary))}</p>",
         f'<p class="verdict">{_escape(verdict(summary))}</p>',
+        f"<pre>{_escape(assignment(summary))}</pre>",
         *(f'<p class="note">{_escape(sentence)}</p>' for sentence in warnings(summary)),
         *_figures(summary),
         "<h2>Trials</h2>",

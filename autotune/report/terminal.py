@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from autotune.report.pick import point
 from autotune.report.stored import Role, Row
 from autotune.report.summary import Summary
 from autotune.report.wording import (
+    assignment,
     cells,
     machine,
     obtained_sentence,
@@ -45,6 +47,9 @@ def print_report(summary: Summary, console: Console) -> None:
     for sentence in warnings(summary):
         say(f"Note: {sentence}", "yellow")
     say(verdict(summary), "bold green" if summary.recommended else "bold red")
+    if line := assignment(summary):
+        # One line however long: it is there to be copied.
+        console.print(f"  {line}", style="bold", markup=False, highlight=False, soft_wrap=True)
 
 
 def _table(summary: Summary) -> Table:
@@ -63,7 +68,7 @@ def _table(summary: Summary) -> Table:
         bold = "bold" if summary.recommended and row.number == summary.recommended.number else ""
         columns = (
             "\n".join([str(row.number), *labels]),
-            plain(shown.settings).replace(",", ",\n"),
+            re.sub(r",(?![^\[]*\])", ",\n", plain(shown.settings)),
             _stacked(shown.memory, shown.memory_change),
             shown.fragmentation,
             _stacked(shown.seconds, shown.seconds_change),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from autotune.measurement import Measurement, Obtained, Outcome
 from autotune.report.pick import point
 from autotune.report.stored import Row
 from autotune.report.summary import Summary
+from autotune.settings import ENVIRONMENT_VARIABLE
 from autotune.units import format_bytes, format_change, format_percent, format_seconds
 
 DEFAULTS = "(PyTorch's defaults)"
@@ -100,7 +102,7 @@ def machine(summary: Summary) -> str:
     environment, limit = summary.conditions.environment, summary.conditions.memory_limit_bytes
     total = environment.device_total_bytes
     parts = [
-        environment.gpu or ("" if total else "no GPU"),
+        environment.gpu or "a GPU",
         format_bytes(total) if total else "",
         f"driver {environment.driver}" if environment.driver else "",
         f"torch {environment.torch}" if environment.torch else "",
@@ -110,7 +112,7 @@ def machine(summary: Summary) -> str:
 
 
 def verdict(summary: Summary) -> str:
-    """One sentence: what to use, and what it gains and costs."""
+    """One sentence: which trial to use, and what it gains and costs."""
     row, baseline = summary.recommended, summary.baseline
     if row is None:
         return "Nothing has completed, so there is nothing to recommend."
@@ -121,17 +123,24 @@ def verdict(summary: Summary) -> str:
     shown = cells(summary, row)
     if not shown.memory_change:
         how = outcome(baseline) if baseline is not None else "not run"
-        return f"Use {row.settings}: {shown.memory}, where the defaults ended: {how}."
+        return f"Use trial {row.number}: peak reserved {shown.memory}, where the defaults ended: {how}."
     return (
-        f"Use {row.settings}: peak reserved {shown.memory} ({shown.memory_change}), "
+        f"Use trial {row.number}: peak reserved {shown.memory} ({shown.memory_change}), "
         f"{third_objective(summary)} {shown.seconds} ({shown.seconds_change}) against the defaults."
     )
+
+
+def assignment(summary: Summary) -> str:
+    """The line to copy; empty where there is nothing to set."""
+    row = summary.recommended
+    return f"{ENVIRONMENT_VARIABLE}={shlex.quote(row.settings)}" if row is not None and row.settings else ""
 
 
 def warnings(summary: Summary) -> list[str]:
     """What a reader should know before trusting the numbers."""
     found = list(summary.conditions.notes)
     rows = summary.rows
+    found += [note for row in rows for note in row.measurement.notes]
     if any(row.measurement.whole_run_is_one_step for row in rows):
         found.append(
             "The script never steps an optimizer, so its whole run counts as one step; "
@@ -149,7 +158,7 @@ def warnings(summary: Summary) -> list[str]:
             "garbage_collection_threshold works only under a memory fraction below 1: "
             "call torch.cuda.set_per_process_memory_fraction in the script."
         )
-    return [plain(sentence) for sentence in found]
+    return [plain(sentence) for sentence in dict.fromkeys(found)]
 
 
 def plain(text: str) -> str:

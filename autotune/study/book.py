@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -95,20 +96,45 @@ def open_study(storage: RDBStorage, name: str, conditions: Conditions) -> optuna
         StudyError: the name is taken by a study made under other conditions, or by somebody else's.
     """
     check_name(name)
+    check_conditions(storage, name, conditions)
     study = _create_or_load(storage, name, len(objectives(conditions.obtained)))
+    if CONDITIONS not in study.user_attrs:
+        _begin(study, conditions)
+    return study
+
+
+def check_conditions(
+    storage: RDBStorage, name: str, conditions: Conditions, *, before_recording: bool = False
+) -> Conditions | None:
+    """The conditions that the study was made under; None where there is no such study yet.
+
+    Args:
+        storage: the database.
+        name: the study's name.
+        conditions: those of this run.
+        before_recording: the trace of this run is not known yet, so any will do.
+
+    Raises:
+        StudyError: the study is somebody else's, or was made under other conditions.
+    """
+    if name not in study_names(storage):
+        return None
+    study = optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
     if CONDITIONS not in study.user_attrs:
         if study.get_trials(deepcopy=False) or len(study.directions) != len(objectives(conditions.obtained)):
             raise StudyError(
                 f"Study '{name}' in {shown(storage)} was not made by autotune; {_new_name(storage, name)}"
             )
-        _begin(study, conditions)
-    differences = compare(read_conditions(study), conditions)
+        return None  # Its making was cut short.
+    stored = read_conditions(study)
+    now = replace(conditions, trace_sha256=stored.trace_sha256) if before_recording else conditions
+    differences = compare(stored, now)
     if differences:
         raise StudyError(
             f"Study '{name}' was made with {'; with '.join(differences)}, and results made under different "
             f"conditions are not mixed; {_new_name(storage, name)}"
         )
-    return study
+    return stored
 
 
 def compare(stored: Conditions, now: Conditions) -> list[str]:

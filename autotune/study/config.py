@@ -22,7 +22,7 @@ class StudyFile:
     args: tuple[str, ...] | None = None
     study: str | None = None
     trials: int | None = None
-    memory_limit: str | None = None
+    memory_limit: int | None = None
     without: tuple[str, ...] | None = None
     settings: tuple[str, ...] | None = None
     warmup: int | None = None
@@ -64,7 +64,7 @@ def _checked(path: Path, key: str, value: Any) -> Any:
     if listed or not isinstance(value, kind) or isinstance(value, bool):
         raise UsageError(f"{path}: {key} = {value!r} is not {words}.")
     if key == "memory_limit":
-        parse_size(value)
+        return parse_size(value)
     return value
 
 

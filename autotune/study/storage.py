@@ -24,7 +24,6 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from autotune.errors import StudyError
 
-DEFAULT_STORAGE = "sqlite:///autotune.db"
 LOCK_TIMEOUT_SECONDS = 60
 """How long a write waits for another writer of the same SQLite file; optuna's own 5 s are too short."""
 LOOK_TIMEOUT_SECONDS = 5
@@ -47,7 +46,7 @@ def parse_storage(text: str) -> URL:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:
         raise StudyError(
-            f"'{_without_password(text)}' is not a database URL; write sqlite:///FILE.db or postgresql://USER@HOST/NAME."
+            f"'{without_password(text)}' is not a database URL; write sqlite:///FILE.db or postgresql://USER@HOST/NAME."
         ) from error
     kind = url.get_backend_name()
     if kind == "sqlite":
@@ -238,6 +237,8 @@ def _innermost(error: BaseException) -> str:
         error = inner
 
 
-def _without_password(text: str) -> str:
-    """A malformed URL with everything before `@` hidden."""
+def without_password(text: str) -> str:
+    """The URL for people; where it is malformed, everything before `@` is hidden."""
+    with contextlib.suppress(ArgumentError, ValueError):
+        return make_url(text).render_as_string(hide_password=True)
     return f"***@{text.rpartition('@')[2]}" if "@" in text else text

@@ -1,0 +1,235 @@
+"""`autotune run`: tune a script or a recorded trace."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autotune.cli.options import add_storage_option, command_line
+
+if TYPE_CHECKING:
+    from optuna import Study
+    from rich.console import Console
+
+    from autotune.report.summary import Summary
+    from autotune.study.loop import Plan
+    from autotune.study.prepare import Subject
+    from autotune.study.request import Request
+    from autotune.trial.runner import Runner
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options. One that is not given stays absent, so that a study file can say it."""
+    add_storage_option(parser)
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="a study written down as TOML; options win over it"
+    )
+    parser.add_argument("--json", action="store_true", help="end with one JSON document on stdout")
+    group = parser.add_argument_group("what to tune", argument_default=argparse.SUPPRESS)
+    group.add_argument("--script", type=Path, metavar="FILE", help="a training or serving script, unchanged")
+    group.add_argument("--trace", type=Path, metavar="FILE", help="a recorded trace: no script, no GPU")
+    group.add_argument("args", nargs="*", metavar="-- ARGS", help="the script's own arguments")
+    group.add_argument("--python", metavar="PATH", help="interpreter that runs the script")
+    group.add_argument("--devices", metavar="N", help="index of the GPU (default 0)")
+    group.add_argument("--gpu", metavar="SIZE", help="memory of the GPU to tune for, where none is here")
+    group.add_argument(
+        "--torch", metavar="X.Y", help="whose rules a trace follows (default: the recording's)"
+    )
+    group = parser.add_argument_group("the study", argument_default=argparse.SUPPRESS)
+    group.add_argument("--study", metavar="NAME", help="name of the study (default: the script's)")
+    group.add_argument(
+        "--trials", type=int, metavar="N", help="trials in all, earlier runs included (default 60)"
+    )
+    group.add_argument(
+        "--memory-limit", metavar="SIZE", help="memory that the script may reserve, such as 24GiB"
+    )
+    group.add_argument(
+        "--without", action="append", metavar="OPTION", help="an option that cannot be used here"
+    )
+    group.add_argument("--settings", action="append", metavar="S", help="settings to try in any case")
+    group.add_argument("--warmup", type=int, metavar="N", help="steps before measuring begins (default 5)")
+    group.add_argument("--steps", type=int, metavar="N", help="measured steps a trial (default 20)")
+    group.add_argument("--timeout", type=float, metavar="S", help="seconds a trial may take (default 600)")
+    seeds = group.add_mutually_exclusive_group()
+    seeds.add_argument(
+        "--seed", type=int, metavar="N", help="seed of the script and of the search (default 0)"
+    )
+    seeds.add_argument(
+        "--no-seed", dest="seed", action="store_const", const=None, help="do not seed the script"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Tune, show what was found, and say what to do next."""
+    from rich.console import Console
+
+    from autotune.report.summary import document, summarise
+    from autotune.report.terminal import print_report
+
+    progress = Console(stderr=True)
+    request = read_request(options)
+    request.check()
+    with _ends_on_signals():
+        try:
+            study = _tune(request, progress)
+        except KeyboardInterrupt:
+            _say(progress, "Interrupted; every finished trial is kept. To go on: " + _same_command())
+            return 130
+    summary = summarise(study)
+    if options.json:
+        print(json.dumps(document(summary), indent=2))
+    else:
+        print_report(summary, Console())
+    _say(progress, _next_commands(summary, request))
+    return 0 if summary.recommended is not None else 1
+
+
+def read_request(options: argparse.Namespace) -> Request:
+    """The request of a command line, completed by a study file.
+
+    Raises:
+        UsageError: a value cannot be read.
+    """
+    from autotune.settings import parse_torch_version
+    from autotune.study.config import load_study_file
+    from autotune.study.request import Request
+    from autotune.units import parse_size
+
+    given: dict[str, Any] = dict(vars(options))
+    for name in ("command", "config", "json"):
+        given.pop(name, None)
+    if not given.get("args"):
+        given.pop("args", None)
+    readers: dict[str, tuple[str, Callable[[Any], Any]]] = {
+        "memory_limit": ("memory_limit", parse_size),
+        "gpu": ("gpu_total", parse_size),
+        "torch": ("torch_version", parse_torch_version),
+        "devices": ("devices", _devices),
+        "args": ("args", tuple),
+        "without": ("without", tuple),
+        "settings": ("settings", tuple),
+    }
+    for name, (field, read) in readers.items():
+        if name in given:
+            given[field] = read(given.pop(name))
+    request = Request(**given)
+    if options.config is not None:
+        request = request.completed_from(load_study_file(options.config), given=frozenset(given))
+    return request
+
+
+def _tune(request: Request, progress: Console) -> Study:
+    """Prepare, then run trials until the budget is spent."""
+    from autotune.study.book import check_conditions, open_study
+    from autotune.study.lock import hold_study
+    from autotune.study.prepare import look_at, plan_for, runner_for
+    from autotune.study.storage import open_storage
+
+    if len(request.devices) > 1:
+        _say(progress, f"Trials run one after another, on GPU {request.devices[0]} alone.")
+    subject = look_at(request)
+    plan = plan_for(subject)
+    _introduce(subject, plan, progress)
+    storage = open_storage(request.storage)
+    with hold_study(storage, request.name):
+        stored = check_conditions(
+            storage, request.name, subject.conditions, before_recording=subject.needs_recording
+        )
+        runner, conditions = runner_for(subject, stored, lambda sentence: _say(progress, sentence))
+        with contextlib.closing(runner):
+            study = open_study(storage, request.name, conditions)
+            _run_shown(study, runner, plan, progress)
+    return study
+
+
+def _introduce(subject: Subject, plan: Plan, progress: Console) -> None:
+    """Say what is about to happen, and what the environment does to it."""
+    from autotune.study.candidates import environment_settings
+    from autotune.study.storage import without_password
+
+    request = subject.request
+    what = shlex.join([str(request.script or request.trace), *request.args])
+    _say(progress, f"Tuning {what}: study '{request.name}' in {without_password(request.storage)}.")
+    environment = environment_settings(subject.torch_version)
+    if environment is None or not str(environment):
+        return
+    tried = plan.space.canonical(environment)
+    number = next((number for number, one in enumerate(plan.first) if one.settings == tried), None)
+    _say(
+        progress,
+        f"Your environment sets {environment}: "
+        + (f"trial {number} measures that" if number is not None else "that uses an option left out")
+        + ", and it acts on no other trial.",
+    )
+
+
+def _run_shown(study: Study, runner: Runner, plan: Plan, progress: Console) -> None:
+    from autotune.report.live import LiveProgress
+    from autotune.report.stored import read_rows
+    from autotune.study.loop import Ending, run_trials
+
+    rows = read_rows(study)
+    if len(rows) >= plan.trials:
+        _say(progress, f"The study has {len(rows)} trials already; --trials {len(rows) + 20} adds to them.")
+        return
+    if rows:
+        _say(progress, f"Going on after {len(rows)} finished trials.")
+    with LiveProgress(progress, trials=plan.trials, rows=rows) as live:
+        ending = run_trials(
+            study,
+            runner,
+            plan,
+            on_start=lambda number, candidate: live.started(str(candidate.settings)),
+            on_finish=live.finished,
+        )
+    if ending is Ending.SPACE_EXHAUSTED:
+        _say(
+            progress, f"Ended after {len(read_rows(study))} trials: everything in the search space was tried."
+        )
+
+
+def _next_commands(summary: Summary, request: Request) -> str:
+    """What to do now, ready to copy."""
+    commands = (("report", "--html", "report.html"), ("export", "-o", "best.env"), ("dashboard",))
+    lines = [command_line(name, summary.study, request.storage, *more) for name, *more in commands]
+    return "\n  ".join(["Next:", *lines])
+
+
+def _same_command() -> str:
+    return shlex.join(["python", "-m", "autotune", *sys.argv[1:]])
+
+
+def _devices(text: str) -> tuple[int, ...]:
+    from autotune.errors import UsageError
+
+    names = text.split(",")
+    if not all(name.strip().isascii() and name.strip().isdigit() for name in names):
+        raise UsageError(f"--devices {text} is not a list of GPU numbers; write it as 0 or 0,1.")
+    return tuple(int(name) for name in names)
+
+
+@contextlib.contextmanager
+def _ends_on_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a run as tidily as Ctrl-C does."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    names = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(name, interrupt) for name in names]
+    try:
+        yield
+    finally:
+        for name, handler in zip(names, before, strict=True):
+            signal.signal(name, handler)
+
+
+def _say(console: Console, sentence: str) -> None:
+    console.print(f"autotune: {sentence}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,79 @@
+"""Progress of a run on stderr: a line a trial, and on a terminal a bar below them."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from autotune.report.pick import point
+from autotune.report.stored import Role, Row
+from autotune.report.wording import DEFAULTS, outcome, plain, seconds_with_spread
+from autotune.units import format_bytes, format_change
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class LiveProgress:
+    """Shows trials as they finish. A context manager.
+
+    Args:
+        console: where to show them; a pipe gets plain lines.
+        trials: how many there will be.
+        rows: those that earlier runs finished.
+    """
+
+    def __init__(self, console: Console, *, trials: int, rows: list[Row]) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._console = console
+        self._trials = trials
+        self._done = len(rows)
+        self._baseline = next((row for row in rows if row.role is Role.DEFAULT and point(row)), None)
+        self._bar = Progress(
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=trials, completed=self._done)
+
+    def __enter__(self) -> LiveProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def started(self, settings: str) -> None:
+        """A trial begins."""
+        self._bar.update(self._task, description=plain(settings) or DEFAULTS)
+
+    def finished(self, row: Row) -> None:
+        """A trial has ended and is stored."""
+        self._done += 1
+        if self._baseline is None and row.role is Role.DEFAULT and point(row):
+            self._baseline = row
+        self._console.print(self._line(row), markup=False, highlight=False, soft_wrap=True)
+        self._bar.update(self._task, completed=self._done)
+
+    def _line(self, row: Row) -> str:
+        """`  7/60  replayed   6.05 GiB  −62.2 %  12.3 ms  expandable_segments:True`."""
+        place = f"{self._done:>{len(str(self._trials))}}/{self._trials}"
+        settings = plain(row.settings) or DEFAULTS
+        found, reference = point(row), self._baseline and point(self._baseline)
+        if found is None:
+            return f"{place}  {outcome(row)}  {settings}"
+        change = format_change(found[0], reference[0]) if reference else ""
+        return (
+            f"{place}  {row.measurement.obtained}  {format_bytes(found[0]):>9}  {change:>8}  "
+            f"{seconds_with_spread(row.measurement, found[2])}  {settings}"
+        )

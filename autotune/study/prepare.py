@@ -1,0 +1,227 @@
+"""From a request to something that can run: the subject looked at, its conditions, its runner, its plan."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autotune import trace as traces
+from autotune.allocator.conditions import Conditions as ReplayConditions
+from autotune.errors import UsageError, WorkFailedError
+from autotune.measurement import Environment, Obtained, Outcome
+from autotune.report.stored import Conditions
+from autotune.settings import AllocatorSettings, TorchVersion, parse_torch_version
+from autotune.study.candidates import environment_settings, first_candidates
+from autotune.study.loop import Plan
+from autotune.study.request import Request
+from autotune.study.space import SearchSpace
+from autotune.trace import Trace
+from autotune.trial.facts import Facts
+from autotune.trial.preflight import preflight
+from autotune.trial.recording import record
+from autotune.trial.replay_runner import ReplayRunner, steady_state
+from autotune.trial.runner import Job, Runner
+from autotune.trial.worker_runner import ESTIMATE_TOTAL_BYTES, WorkerRunner
+from autotune.units import format_bytes
+
+Say = Callable[[str], None]
+
+ESTIMATED_NOTE = (
+    "Recorded without a GPU: memory that libraries take for themselves is missing, and step time is not "
+    "known. Check the answer on the GPU it is for."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What is tuned, looked at: a trace, or a script with its interpreter."""
+
+    request: Request
+    torch_version: TorchVersion
+    conditions: Conditions
+    """As far as they are known before a recording."""
+    trace: Trace | None = None
+    job: Job | None = None
+    facts: Facts | None = None
+
+    @property
+    def needs_recording(self) -> bool:
+        """True for a script without a GPU to run it on."""
+        return self.facts is not None and not self.facts.usable
+
+
+def look_at(request: Request) -> Subject:
+    """Load the trace, or check the script and ask its interpreter about torch and GPU.
+
+    Raises:
+        UsageError: it cannot be used, or what was asked does not fit it.
+    """
+    subject = _trace_subject(request, request.trace) if request.trace else _script_subject(request)
+    total, limit = subject.conditions.environment.device_total_bytes, request.memory_limit
+    if limit and total and limit > total:
+        raise UsageError(
+            f"A memory limit of {format_bytes(limit)} is above the GPU's {format_bytes(total)}; lower it."
+        )
+    for text in request.settings:
+        AllocatorSettings.parse(text).validate(subject.torch_version)
+    environment_settings(subject.torch_version)
+    return subject
+
+
+def plan_for(subject: Subject) -> Plan:
+    """The search space of this torch, and the trials that come first."""
+    request = subject.request
+    space = SearchSpace(
+        torch_version=subject.torch_version,
+        limited=request.memory_limit is not None,
+        without=frozenset(request.without),
+    )
+    given = [AllocatorSettings.parse(text) for text in request.settings]
+    first = first_candidates(space, environment=environment_settings(subject.torch_version), given=given)
+    return Plan(space=space, first=first, trials=request.trials, seed=request.seed or 0)
+
+
+def runner_for(subject: Subject, stored: Conditions | None, say: Say) -> tuple[Runner, Conditions]:
+    """What measures the trials, and the conditions that they share.
+
+    Args:
+        subject: what is tuned.
+        stored: conditions of the study, if it exists; its recording is used again where it still fits.
+        say: told what a person waits for.
+
+    Raises:
+        WorkFailedError: the script could not be recorded.
+    """
+    if subject.trace is not None:
+        return _replayed(subject, subject.trace, subject.conditions)
+    assert subject.job is not None and subject.facts is not None
+    if subject.facts.usable:
+        return WorkerRunner(subject.job, subject.facts, say), subject.conditions
+    path = subject.request.folder / "estimate.npz"
+    recorded = _earlier_recording(path, stored) or _record(subject, path, say)
+    conditions = replace(subject.conditions, trace=str(path.absolute()), trace_sha256=digest(recorded))
+    return _replayed(subject, recorded, conditions)
+
+
+def digest(trace: Trace) -> str:
+    """What a trace asks of an allocator, as SHA-256; the times of its operations do not count."""
+    found = hashlib.sha256(repr((trace.num_preexisting, trace.step_ends)).encode())
+    for column in (trace.is_alloc, trace.block, trace.size, trace.stream, trace.pool):
+        found.update(column.tobytes())
+    return found.hexdigest()
+
+
+def _trace_subject(request: Request, path: Path) -> Subject:
+    trace = traces.load(path)
+    if not trace.num_operations:
+        raise UsageError(f"{path} holds no allocations, so there is nothing to replay.")
+    recording = trace.recording
+    replayed = ReplayConditions.of(trace, request.memory_limit, request.gpu_total, request.torch_version)
+    conditions = Conditions(
+        obtained=Obtained.ESTIMATED if recording.estimated else Obtained.REPLAYED,
+        script=recording.script,
+        trace=str(path.absolute()),
+        trace_sha256=digest(trace),
+        environment=Environment(
+            gpu=recording.gpu,
+            torch=recording.torch
+            if request.torch_version is None
+            else ".".join(map(str, replayed.torch_version)),
+            device_total_bytes=replayed.device_total,
+        ),
+        memory_limit_bytes=request.memory_limit,
+        warmup_steps=request.warmup,
+        without=tuple(sorted(set(request.without))),
+        recorded_seconds=_recorded_seconds(trace, request.warmup),
+        notes=_notes(trace),
+    )
+    return Subject(request=request, torch_version=replayed.torch_version, conditions=conditions, trace=trace)
+
+
+def _script_subject(request: Request) -> Subject:
+    assert request.script is not None
+    job = Job(
+        script=request.script,
+        arguments=request.args,
+        python=request.python,
+        device=request.devices[0],
+        warmup_steps=request.warmup,
+        measured_steps=request.steps,
+        seed=request.seed,
+        timeout_seconds=request.timeout,
+        memory_limit_bytes=request.memory_limit,
+        directory=request.folder,
+    )
+    facts = preflight(job)
+    if facts.usable and request.gpu_total is not None:
+        raise UsageError(
+            "--gpu stands for a GPU that is not here, and one is; emulate a smaller one with --memory-limit."
+        )
+    environment = facts.environment
+    if not facts.usable:
+        total = request.gpu_total or ESTIMATE_TOTAL_BYTES
+        environment = replace(environment, device_total_bytes=total)
+    conditions = Conditions(
+        obtained=Obtained.MEASURED if facts.usable else Obtained.ESTIMATED,
+        script=str(request.script.absolute()),
+        script_sha256=hashlib.sha256(request.script.read_bytes()).hexdigest(),
+        arguments=request.args,
+        environment=environment,
+        memory_limit_bytes=request.memory_limit,
+        warmup_steps=request.warmup,
+        measured_steps=request.steps,
+        seed=request.seed,
+        without=tuple(sorted(set(request.without))),
+        notes=() if facts.usable else (ESTIMATED_NOTE,),
+    )
+    version = parse_torch_version(facts.torch or "")
+    return Subject(request=request, torch_version=version, conditions=conditions, job=job, facts=facts)
+
+
+def _replayed(subject: Subject, trace: Trace, conditions: Conditions) -> tuple[Runner, Conditions]:
+    runner = ReplayRunner(
+        trace,
+        torch_version=subject.torch_version,
+        memory_limit=subject.request.memory_limit,
+        device_total=conditions.environment.device_total_bytes,
+        warmup_steps=subject.request.warmup,
+    )
+    return runner, conditions
+
+
+def _record(subject: Subject, path: Path, say: Say) -> Trace:
+    assert subject.job is not None and subject.facts is not None
+    say(f"No usable GPU ({subject.facts.why_not}): recording the script's allocations on the CPU, once.")
+    measurement = record(subject.job, subject.facts, path, device_total=subject.request.gpu_total, say=say)
+    if measurement.outcome is not Outcome.COMPLETED:
+        log = f" Everything it printed is in {measurement.log}." if measurement.log else ""
+        raise WorkFailedError(
+            f"The script could not be recorded: {measurement.reason or measurement.outcome}{log}"
+        )
+    return traces.load(path)
+
+
+def _earlier_recording(path: Path, stored: Conditions | None) -> Trace | None:
+    """The recording that the study was begun with, if the file still is that one."""
+    if stored is None or not path.is_file():
+        return None
+    try:
+        trace = traces.load(path)
+    except UsageError:
+        return None
+    return trace if digest(trace) == stored.trace_sha256 else None
+
+
+def _recorded_seconds(trace: Trace, warmup: int) -> float | None:
+    """Time from the end of warm-up to the end of a recording made on a GPU."""
+    if trace.recording.estimated or not trace.time_us.any():
+        return None
+    _, first, _ = steady_state(trace, warmup)
+    return float(trace.time_us[-1] - trace.time_us[min(first, len(trace.time_us) - 1)]) / 1e6
+
+
+def _notes(trace: Trace) -> tuple[str, ...]:
+    estimated = (ESTIMATED_NOTE,) if trace.recording.estimated else ()
+    return (*estimated, *trace.recording.notes)

@@ -1,0 +1,121 @@
+"""Request: everything asked of `autotune run`, checked as far as possible without starting anything."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from autotune.errors import UsageError
+from autotune.settings import NEWEST_KNOWN_TORCH, AllocatorSettings, TorchVersion
+from autotune.study.book import check_name
+from autotune.study.candidates import environment_settings
+from autotune.study.config import StudyFile
+from autotune.study.space import SearchSpace
+from autotune.study.storage import check_storage
+
+RUNS = Path("autotune-runs")
+"""Logs and recordings, one folder a study."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to tune and how."""
+
+    script: Path | None = None
+    trace: Path | None = None
+    args: tuple[str, ...] = ()
+    study: str = ""
+    """Empty = named after the script or the trace."""
+    storage: str
+    """URL of the database."""
+    trials: int = 60
+    memory_limit: int | None = None
+    gpu_total: int | None = None
+    """Bytes of the GPU that is not here."""
+    warmup: int = 5
+    steps: int = 20
+    timeout: float = 600.0
+    python: str = ""
+    devices: tuple[int, ...] = (0,)
+    without: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    """Settings to try in any case."""
+    torch_version: TorchVersion | None = None
+    """Whose rules a replayed trace follows; None = the recording's."""
+    seed: int | None = 0
+
+    @property
+    def name(self) -> str:
+        """The study's name."""
+        subject = self.script or self.trace or Path("study")
+        return self.study or re.sub(r"(\.(py|npz|pickle|pkl|gz))+$", "", subject.name) or subject.name
+
+    @property
+    def folder(self) -> Path:
+        """Where the study's logs and recordings go; any name gives a harmless folder name."""
+        plain = re.sub(r"[^A-Za-z0-9_-]+", "-", self.name).strip("-")[:60]
+        tail = "" if plain == self.name else f"-{hashlib.sha256(self.name.encode()).hexdigest()[:6]}"
+        return RUNS / f"{plain or 'study'}{tail}"
+
+    def check(self) -> None:
+        """Find every mistake that can be found without starting a process or writing a file.
+
+        Raises:
+            UsageError: the first one, in one sentence.
+        """
+        self._check_subject()
+        self._check_numbers()
+        check_name(self.name)
+        SearchSpace(
+            torch_version=NEWEST_KNOWN_TORCH,
+            limited=self.memory_limit is not None,
+            without=frozenset(self.without),
+        )
+        for text in self.settings:
+            AllocatorSettings.parse(text)
+        environment_settings(None)
+        check_storage(self.storage)
+
+    def _check_subject(self) -> None:
+        if self.script is None and self.trace is None:
+            raise UsageError(
+                "There is nothing to tune: name a script with --script, or a trace with --trace."
+            )
+        if self.script is not None and self.trace is not None:
+            raise UsageError("--script and --trace exclude each other; keep one.")
+        if self.trace is not None and self.args:
+            raise UsageError(f"A trace takes no arguments ({' '.join(self.args)}); they belong to a script.")
+        if self.script is not None and self.torch_version is not None:
+            raise UsageError(
+                "--torch is for --trace; a script's torch is that of its interpreter (--python)."
+            )
+
+    def _check_numbers(self) -> None:
+        for name, value, lowest in (
+            ("trials", self.trials, 1),
+            ("warmup", self.warmup, 0),
+            ("steps", self.steps, 1),
+        ):
+            if value < lowest:
+                raise UsageError(f"--{name} {value} is too few; it takes {lowest} or more.")
+        if not 0 < self.timeout < 1e9:
+            raise UsageError(f"--timeout {self.timeout:g} leaves no time to run; give a number of seconds.")
+        if self.seed is not None and not 0 <= self.seed < 1 << 32:
+            raise UsageError(
+                f"--seed {self.seed} is out of range; it takes 0 to {(1 << 32) - 1}, or use --no-seed."
+            )
+
+    def completed_from(self, file: StudyFile, *, given: frozenset[str]) -> Request:
+        """The same with what a study file says, wherever the command line did not say it (`given`)."""
+        named = {"script", "trace"} & given
+        values = {item.name: getattr(file, item.name) for item in fields(file)}
+        return replace(
+            self,
+            **{
+                name: value
+                for name, value in values.items()
+                if value is not None and name not in given and not (named and name in ("script", "trace"))
+            },
+        )
