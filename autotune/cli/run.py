@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("args", nargs="*", metavar="-- ARGS", help="the script's own arguments")
     group.add_argument("--python", metavar="PATH", help="interpreter that runs the script")
     group.add_argument("--devices", metavar="N", help="index of the GPU (default 0)")
-    group.add_argument("--gpu", metavar="SIZE", help="memory of the GPU to tune for, where none is here")
+    group.add_argument("--gpu", metavar="NAME|SIZE", help="the GPU to tune for, where none is here")
     group.add_argument(
         "--torch", metavar="X.Y", help="whose rules a trace follows (default: the recording's)"
     )
@@ -97,6 +97,7 @@ def read_request(options: argparse.Namespace) -> Request:
     Raises:
         UsageError: a value cannot be read.
     """
+    from autotune.allocator.devices import device_total
     from autotune.settings import parse_torch_version
     from autotune.study.config import load_study_file
     from autotune.study.request import Request
@@ -109,7 +110,7 @@ def read_request(options: argparse.Namespace) -> Request:
         given.pop("args", None)
     readers: dict[str, tuple[str, Callable[[Any], Any]]] = {
         "memory_limit": ("memory_limit", parse_size),
-        "gpu": ("gpu_total", parse_size),
+        "gpu": ("gpu_total", device_total),
         "torch": ("torch_version", parse_torch_version),
         "devices": ("devices", _devices),
         "args": ("args", tuple),

@@ -62,8 +62,17 @@ def cells(summary: Summary, row: Row) -> Cells:
         memory_change=format_change(found[0], reference[0]) if compare and reference else "",
         fragmentation=format_percent(found[1]),
         seconds=seconds_with_spread(row.measurement, found[2]),
-        seconds_change=format_change(found[2], reference[2]) if compare and reference else "",
+        seconds_change=_seconds_change(row, found[2], reference[2]) if compare and reference else "",
     )
+
+
+def _seconds_change(row: Row, seconds: float, reference: float) -> str:
+    """Step time as a share; driver time as a difference, because it is a small part of an unknown step."""
+    if row.measurement.obtained is Obtained.MEASURED:
+        return format_change(seconds, reference)
+    difference = seconds - reference
+    sign = "+" if difference > 0 else "−" if difference < 0 else "±"
+    return f"{sign}{format_seconds(abs(difference))}"
 
 
 def seconds_with_spread(measurement: Measurement, seconds: float) -> str:
@@ -124,9 +133,11 @@ def verdict(summary: Summary) -> str:
     if not shown.memory_change:
         how = outcome(baseline) if baseline is not None else "not run"
         return f"Use trial {row.number}: peak reserved {shown.memory}, where the defaults ended: {how}."
+    recorded = summary.conditions.recorded_seconds
+    within = f" in {format_seconds(recorded)} of the recorded run" if recorded else ""
     return (
-        f"Use trial {row.number}: peak reserved {shown.memory} ({shown.memory_change}), "
-        f"{third_objective(summary)} {shown.seconds} ({shown.seconds_change}) against the defaults."
+        f"Use trial {row.number}: compared with the defaults {shown.memory} ({shown.memory_change}), "
+        f"{third_objective(summary)} {shown.seconds} ({shown.seconds_change}){within}."
     )
 
 

@@ -26,6 +26,7 @@ from autotune.report.pick import point
 from autotune.report.stored import CONDITIONS, MEASUREMENT, ROLE, SETTINGS, Conditions, Row, read_conditions
 from autotune.study.candidates import Candidate
 from autotune.study.space import SearchSpace
+from autotune.units import format_bytes
 
 OUT_OF_MEMORY = "out_of_memory"
 """Name of the constraint: above zero where memory ran out."""
@@ -147,7 +148,7 @@ def compare(stored: Conditions, now: Conditions) -> list[str]:
         for name, phrase in names.items():
             before, after = getattr(one, name), getattr(other, name)
             if before != after:
-                found.append(f"{phrase} ({_brief(before)}; now {_brief(after)})")
+                found.append(f"{phrase} ({_brief(name, before)}; now {_brief(name, after)})")
     # A changed path says more than the changed contents that go with it.
     return [
         phrase
@@ -252,9 +253,11 @@ def _quoted(names: Sequence[str]) -> list[str]:
     return [f"'{name}'" for name in names]
 
 
-def _brief(value: Any) -> str:
+def _brief(name: str, value: Any) -> str:
     if value is None:
         return "none"
+    if name.endswith("_bytes"):
+        return format_bytes(value)
     if isinstance(value, tuple):
         return " ".join(map(str, value)) or "none"
     return str(value)[:60]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autotune import trace as traces
 from autotune.allocator.conditions import Conditions as ReplayConditions
+from autotune.allocator.selfcheck import self_check
 from autotune.errors import UsageError, WorkFailedError
 from autotune.measurement import Environment, Obtained, Outcome
 from autotune.report.stored import Conditions
@@ -126,16 +127,14 @@ def _trace_subject(request: Request, path: Path) -> Subject:
         trace_sha256=digest(trace),
         environment=Environment(
             gpu=recording.gpu,
-            torch=recording.torch
-            if request.torch_version is None
-            else ".".join(map(str, replayed.torch_version)),
+            torch=_followed_torch(request, recording.torch, replayed.torch_version),
             device_total_bytes=replayed.device_total,
         ),
         memory_limit_bytes=request.memory_limit,
         warmup_steps=request.warmup,
         without=tuple(sorted(set(request.without))),
         recorded_seconds=_recorded_seconds(trace, request.warmup),
-        notes=_notes(trace),
+        notes=_notes(trace, request),
     )
     return Subject(request=request, torch_version=replayed.torch_version, conditions=conditions, trace=trace)
 
@@ -222,6 +221,17 @@ def _recorded_seconds(trace: Trace, warmup: int) -> float | None:
     return float(trace.time_us[-1] - trace.time_us[min(first, len(trace.time_us) - 1)]) / 1e6
 
 
-def _notes(trace: Trace) -> tuple[str, ...]:
-    estimated = (ESTIMATED_NOTE,) if trace.recording.estimated else ()
-    return (*estimated, *trace.recording.notes)
+def _followed_torch(request: Request, recorded: str | None, followed: TorchVersion) -> str:
+    """The recording's torch in full where its rules are followed, else the release whose rules are."""
+    if recorded is not None and request.torch_version is None:
+        return recorded
+    return ".".join(map(str, followed))
+
+
+def _notes(trace: Trace, request: Request) -> tuple[str, ...]:
+    recording = trace.recording
+    if recording.estimated:
+        return (ESTIMATED_NOTE, *recording.notes)
+    unnamed = recording.device_total_bytes is None and request.gpu_total is None
+    guess = ("The trace does not name its GPU; it is taken for an NVIDIA H200 (--gpu says another).",)
+    return (self_check(trace).sentence(), *(guess if unnamed else ()), *recording.notes)
