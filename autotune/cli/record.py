@@ -58,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         timeout_seconds=options.timeout,
         memory_limit_bytes=parse_size(options.memory_limit) if options.memory_limit else None,
+        directory=Path("autotune-runs") / options.script.stem,
     )
     facts = preflight(job)
     settings.validate(parse_torch_version(facts.torch or ""))

@@ -42,7 +42,7 @@ class Worker:
         self._launcher: Launcher | None = None
         self._deaths = 0
         self._said: str | None = None
-        self.folder = log_folder(job)
+        self.folder = job.directory
 
     def log(self, name: str) -> Path:
         """Path of a log file, in a folder that exists."""
@@ -154,11 +154,6 @@ class WorkerRunner:
     def close(self) -> None:
         """End every process that was started. Safe to call twice."""
         self._worker.close()
-
-
-def log_folder(job: Job) -> Path:
-    """Where a job's logs go."""
-    return job.directory / job.script.stem
 
 
 def shared_gpu(job: Job, facts: Facts) -> SharedGpu:
