@@ -1,0 +1,119 @@
+"""Which row is recommended, and which ones `--pick` names."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from autotune.errors import UsageError
+from autotune.measurement import Measurement, Obtained, Outcome
+from autotune.report.pick import WORTHWHILE_SAVING, balanced_pick, memory_pick, point, speed_pick
+from autotune.report.stored import Role, Row
+from tests.fakes import measurement, row, summary
+
+
+def default(reserved: float = 10.0, seconds: float = 1.0, outcome: Outcome = Outcome.COMPLETED) -> Row:
+    return row(0, "", Role.DEFAULT, measured=timed(reserved, seconds, outcome))
+
+
+def timed(reserved: float, seconds: float, outcome: Outcome = Outcome.COMPLETED) -> Measurement:
+    return measurement(
+        "x", reserved=reserved, seconds=[seconds] * 9, obtained=Obtained.MEASURED, outcome=outcome
+    )
+
+
+def other(number: int, reserved: float, seconds: float, outcome: Outcome = Outcome.COMPLETED) -> Row:
+    return row(number, f"max_split_size_mb:{number}", measured=timed(reserved, seconds, outcome))
+
+
+def picked(baseline: Row, *rows: Row, recorded_seconds: float | None = None) -> int:
+    found = balanced_pick([baseline, *rows], baseline, recorded_seconds=recorded_seconds)
+    assert found is not None
+    return found.number
+
+
+def test_the_smallest_memory_at_the_same_speed_is_recommended() -> None:
+    assert picked(default(), other(1, 8.0, 1.01), other(2, 7.0, 1.019), other(3, 5.0, 1.5)) == 2
+
+
+def test_a_slower_row_is_recommended_only_if_it_saves_more_than_it_costs() -> None:
+    assert picked(default(), other(1, 6.0, 1.3)) == 1
+    assert picked(default(), other(1, 9.0, 1.3)) == 0
+
+
+def test_nothing_saved_means_the_defaults() -> None:
+    assert picked(default(), other(1, 9.95, 0.5), other(2, 12.0, 0.1)) == 0
+
+
+def test_noise_widens_what_counts_as_equally_fast() -> None:
+    steps = [1.0, 0.7, 1.3, 0.6, 1.4, 1.0, 0.8, 1.2]
+    noisy = row(0, "", Role.DEFAULT, measured=measurement(seconds=steps, obtained=Obtained.MEASURED))
+    assert picked(noisy, other(1, 7.0, 1.1), other(2, 9.0, 1.0)) == 1
+    assert picked(default(), other(1, 7.0, 1.1), other(2, 9.0, 1.0)) == 2
+
+
+def test_driver_time_that_vanishes_in_the_recorded_run_is_free() -> None:
+    quiet = row(0, "", Role.DEFAULT, measured=measurement(reserved=10, seconds=0.0))
+    calls = row(1, "expandable_segments:True", measured=measurement(reserved=6, seconds=0.01))
+    assert picked(quiet, calls, recorded_seconds=5.0) == 1
+    assert picked(quiet, calls, recorded_seconds=0.1) == 0
+    assert picked(quiet, calls) == 0
+
+
+def test_without_a_baseline_that_completed_the_fastest_row_is_the_yardstick() -> None:
+    failed = default(outcome=Outcome.OUT_OF_MEMORY)
+    assert picked(failed, other(1, 9.0, 1.0), other(2, 8.0, 1.01), other(3, 7.0, 2.0)) == 2
+
+
+def test_nothing_completed_means_no_recommendation() -> None:
+    assert balanced_pick([other(1, 1, 1, Outcome.CRASHED)], None) is None
+    assert memory_pick([]) is None
+    assert speed_pick([]) is None
+
+
+def test_rows_that_failed_are_never_picked() -> None:
+    rows = [default(), other(1, 1.0, 0.1, Outcome.OUT_OF_MEMORY), other(2, 1.0, 0.1, Outcome.REJECTED)]
+    assert memory_pick(rows) is rows[0]
+    assert speed_pick(rows) is rows[0]
+
+
+def test_ties_go_to_the_faster_then_to_the_earlier_row() -> None:
+    rows = [other(3, 5.0, 2.0), other(2, 5.0, 1.0), other(1, 5.0, 1.0)]
+    found = memory_pick(rows)
+    assert found is not None
+    assert found.number == 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_recommendation_never_needs_more_memory_than_the_defaults(seed: int) -> None:
+    chance = random.Random(seed)
+    rows = [other(n, chance.uniform(5, 20), chance.uniform(0.5, 2)) for n in range(1, 20)]
+    baseline = default()
+    found = balanced_pick([baseline, *rows], baseline)
+    assert found is not None
+    values, reference = point(found), point(baseline)
+    assert values is not None
+    assert reference is not None
+    assert found is baseline or values[0] <= reference[0] * (1 - WORTHWHILE_SAVING)
+
+
+def test_a_row_without_a_step_time_has_no_point() -> None:
+    assert point(row(1, measured=measurement(seconds=[], obtained=Obtained.MEASURED))) is None
+
+
+def test_picks_by_name() -> None:
+    found = summary(default(), other(1, 5.0, 3.0), other(2, 9.8, 0.5), obtained=Obtained.MEASURED)
+    assert found.pick("memory").number == 1
+    assert found.pick("speed").number == 2
+    assert found.pick("trial:0").number == 0
+    assert found.pick("balanced") is found.recommended
+
+
+@pytest.mark.parametrize(
+    "name", ["fastest", "trial:", "trial:x", "trial:-1", "trial:99", "trial:1", "", "trial:१"]
+)
+def test_a_pick_that_cannot_be_is_refused_with_its_name(name: str) -> None:
+    found = summary(default(), other(1, 5.0, 3.0, Outcome.CRASHED), obtained=Obtained.MEASURED)
+    with pytest.raises(UsageError):
+        found.pick(name)

@@ -1,0 +1,206 @@
+"""Terminal, page, dashboard note and figures say the same, and obey nothing that a name contains."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+from autotune.measurement import Obtained, Outcome
+from autotune.report.board import render_note
+from autotune.report.figures import pair_figures, space_figure
+from autotune.report.page import render_page
+from autotune.report.stored import Role, Row
+from autotune.report.summary import Summary, document
+from autotune.report.terminal import notable, print_report
+from tests.fakes import H200, measurement, row, summary
+
+HOSTILE = '"><script>alert(1)</script>\x1b[31m\n# | [red]'
+
+
+def text(found: Summary, width: int = 80) -> str:
+    target = io.StringIO()
+    print_report(found, Console(file=target, width=width))
+    return target.getvalue()
+
+
+def measured(number: int, settings: str, role: Role, reserved: float, seconds: float) -> Row:
+    steps = [seconds, seconds * 0.9, seconds * 1.1]
+    found = measurement(settings, reserved=reserved, seconds=steps, obtained=Obtained.MEASURED)
+    return row(number, settings, role, measured=found)
+
+
+@pytest.fixture
+def study() -> Summary:
+    failed = measurement(
+        obtained=Obtained.MEASURED, outcome=Outcome.OUT_OF_MEMORY, reason="No room for 2 GiB."
+    )
+    listed = "roundup_power2_divisions:[1:1,2:8,>:8],large_segment_size_mb:64"
+    return summary(
+        measured(0, "", Role.DEFAULT, 16.0, 0.1),
+        measured(1, "expandable_segments:True", Role.EXPANDABLE, 6.0, 0.101),
+        measured(2, "max_split_size_mb:64", Role.ENVIRONMENT, 20.0, 0.2),
+        measured(3, listed, Role.SAMPLED, 8.0, 0.09),
+        row(4, "max_split_size_mb:32", measured=failed),
+        obtained=Obtained.MEASURED,
+    )
+
+
+def test_the_table_shows_defaults_expandable_environment_recommended_and_front(study: Summary) -> None:
+    labels = {entry.number: names for names, entry in notable(study)}
+    assert labels == {
+        0: ["default"],
+        1: ["expandable", "recommended", "front"],
+        2: ["environment"],
+        3: ["front"],
+    }
+
+
+def test_the_text_fits_80_columns_but_for_the_line_to_copy(study: Summary) -> None:
+    for line in text(study).splitlines():
+        assert len(line) <= 80 or line.startswith("  PYTORCH_CUDA_ALLOC_CONF=")
+
+
+def test_the_text_has_memory_spread_changes_and_how_it_was_obtained(study: Summary) -> None:
+    found = text(study, 120)
+    machine = ("Measured", "NVIDIA H200", "driver 580.95.05", "torch 2.14.1")
+    for part in (*machine, "16.0 GiB", "6.00 GiB", "−62.5 %", "100 ms", "± 10 ms", "+1.0 %"):
+        assert part in found, part
+
+
+def test_failures_and_start_up_cost_are_listed(study: Summary) -> None:
+    found = text(study, 120)
+    assert "Trial 4 out of memory: max_split_size_mb:32. No room for 2 GiB." in found
+    assert "Starting a worker took 500 ms a trial (median)." in found
+
+
+def test_the_line_to_copy_is_whole(study: Summary) -> None:
+    assert "  PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" in text(study, 40)
+
+
+@pytest.mark.parametrize("obtained", [Obtained.REPLAYED, Obtained.ESTIMATED])
+def test_what_was_not_measured_is_never_called_measured(obtained: Obtained) -> None:
+    found = summary(row(0, "", Role.DEFAULT, measured=measurement(obtained=obtained)), obtained=obtained)
+    for rendering in (text(found), render_page(found).split("<script")[0], render_note(found)):
+        words = " ".join(rendering.lower().split())
+        assert str(obtained) in words
+        assert "measured:" not in words
+        assert "the third number is the time spent in driver calls" in words
+
+
+def test_equal_rows_of_the_front_are_shown_once() -> None:
+    same = [row(n, f"max_split_size_mb:{n}", measured=measurement(reserved=5)) for n in range(20, 30)]
+    found = summary(row(0, "", Role.DEFAULT), *same)
+    assert len(found.front) == 10
+    assert len([names for names, _ in notable(found) if "front" in names]) == 1
+
+
+def test_a_study_in_which_nothing_completed_still_reports() -> None:
+    failed = row(0, "", Role.DEFAULT, measured=measurement(outcome=Outcome.CRASHED, reason="No data."))
+    found = summary(failed)
+    assert "nothing to recommend" in text(found)
+    assert "No data." in text(found)
+    assert "nothing to recommend" in render_page(found)
+    assert document(found)["recommended"] is None
+    assert document(summary())["baseline"] is None
+
+
+def test_notes_and_tenants_are_said_once() -> None:
+    crowded = replace(H200, tenants=("42 python (3 GiB)",))
+    rows = [
+        row(
+            n,
+            "",
+            Role.DEFAULT,
+            measured=replace(measurement(), notes=("Mind the gap.",), environment=crowded),
+        )
+        for n in range(3)
+    ]
+    found = " ".join(text(summary(*rows, notes=("From the trace.",))).split())
+    for sentence in ("Mind the gap.", "From the trace.", "42 python (3 GiB)"):
+        assert found.count(sentence) == 1
+
+
+def hostile() -> Summary:
+    rows = (
+        row(0, "", Role.DEFAULT),
+        row(1, "max_split_size_mb:32", measured=measurement(outcome=Outcome.CRASHED, reason=HOSTILE)),
+        row(2, "expandable_segments:True", measured=measurement(reserved=5)),
+    )
+    environment = replace(H200, gpu=HOSTILE)
+    return summary(
+        *rows, study=HOSTILE, script=HOSTILE, arguments=(HOSTILE,), notes=(HOSTILE,), environment=environment
+    )
+
+
+def test_the_page_runs_no_script_of_a_name() -> None:
+    class Parser(HTMLParser):
+        scripts = 0
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            self.scripts += tag == "script"
+
+    def count(found: Summary) -> int:
+        parser = Parser()
+        parser.feed(render_page(found))
+        return parser.scripts
+
+    assert count(hostile()) == count(summary(row(0, "", Role.DEFAULT)))
+    assert "<script>alert" not in render_page(hostile())
+
+
+def test_the_page_needs_no_network(study: Summary) -> None:
+    page = render_page(study)
+    assert "<script src" not in page
+    assert "<link" not in page
+
+
+def test_a_terminal_obeys_no_name() -> None:
+    found = text(hostile())
+    assert "\x1b" not in found
+    assert "[red]" in found
+
+
+def test_the_note_obeys_no_name() -> None:
+    note = render_note(hostile())
+    assert "<script>" not in note
+    assert "\x1b" not in note
+    assert all(line.count("|") - line.count("\\|") in (0, 6) for line in note.splitlines())
+
+
+def test_figures_carry_units_and_every_completed_trial(study: Summary) -> None:
+    figures = [space_figure(study), *pair_figures(study)]
+    assert len(figures) == 4
+    for figure in figures:
+        assert sum(len(trace.x) for trace in figure.data) == 4
+    assert "peak reserved (GiB)" in figures[1].layout.xaxis.title.text
+    assert "step time (ms)" in figures[2].layout.yaxis.title.text
+
+
+def test_the_json_document_has_the_agreed_keys(study: Summary) -> None:
+    found = document(study)
+    assert list(found) == [
+        "study",
+        "script",
+        "obtained",
+        "environment",
+        "baseline",
+        "recommended",
+        "front",
+        "trials",
+    ]
+    assert list(found["trials"][0]) == [
+        "number",
+        "role",
+        "settings",
+        "outcome",
+        "obtained",
+        "metrics",
+        "on_front",
+    ]
+    assert set(found["trials"][0]["metrics"]) == {"peak_reserved_bytes", "fragmentation", "step_seconds"}
+    assert found["trials"][4]["metrics"] == {}
+    assert (found["baseline"], found["recommended"], found["front"]) == (0, 1, [1, 3])
