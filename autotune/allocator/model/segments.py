@@ -70,9 +70,9 @@ def count_released(heap: Heap, kind: int, size: int, pages: int) -> None:
 def reserve_addresses(heap: Heap, size: int, alignment: int) -> int:
     """Where a new segment begins.
 
-    Up to torch 2.11 the lowest address wins among free blocks of equal size, and on an NVIDIA H200 each new
-    segment lies below the one before, but each expandable segment above. Later releases number the segments
-    and prefer the oldest, which ascending addresses express as well.
+    Up to torch 2.11 the lowest address wins among free blocks of equal size. On an NVIDIA H200 two of three
+    new segments lie below the one before, so here all do; expandable segments lie above, here as there.
+    Later releases number the segments and prefer the oldest, which ascending addresses express as well.
     """
     if heap[NEWEST_FIRST]:
         address = (heap[FRONTIER] - size) // alignment * alignment
