@@ -1,7 +1,7 @@
 """The model against recorded answers: PyTorch's own allocator of six releases, and a real GPU.
 
-`gan` and `gnn` were recorded on an NVIDIA H200 with torch 2.11. The rows of `NAME.jsonl` are what the allocator
-of the release in `torch` did with that trace on a CPU, on a stand-in for the CUDA runtime; those of
+`gan` and `gnn` were recorded on an NVIDIA H200 with torch 2.11. The rows of `NAME.jsonl` are what the
+allocator of the release in `torch` did with that trace on a CPU, on a stand-in for the CUDA runtime; those of
 `h200.jsonl` are what the script itself did on that GPU.
 """
 
