@@ -5,8 +5,8 @@
 Four figures: operations per second on one core, by trace and settings; the same of `native`, and their
 ratio; a thousand settings over the first trace on all cores; how long a start takes, first ever and later.
 Rates are the best of several runs, since other work on the machine only ever slows a run down. Budgets: 5
-million operations a second a core and 4 times `native`; 1,000 settings over `gan` in 10 s on 2 cores; starts in
-20 s and 1 s.
+million operations a second a core and 4 times `native`; 1,000 settings over `gan` in 10 s on 2 cores; starts
+in 20 s and 1 s.
 """
 
 from __future__ import annotations
