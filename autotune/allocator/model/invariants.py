@@ -24,6 +24,7 @@ def check_invariants(session: ReplaySession) -> None:
         entered = [block for which in sets for block in _check_set(heap, which, kind)]
         expected = [block for block in blocks if heap[block + h.KIND] == kind]
         assert sorted(entered) == sorted(expected), f"sets of kind {kind} hold {entered}, not {expected}"
+    _check_room(heap)
     _check_slots(session, blocks)
     _check_sums(session, blocks)
 
@@ -55,6 +56,16 @@ def _check_set(heap: h.Ints, which: int, kind: int) -> list[int]:
         home = home if kind == h.FREE else heap[home + h.UNMAPPED_SET]
         assert home == which, f"block {block} is in set {which}, not in {home}"
     return [block for _, _, block in entries]
+
+
+def _check_room(heap: h.Ints) -> None:
+    """No part of the heap has grown into the next; the compiled code does not look."""
+    first, end = int(heap[h.SETS]), int(heap[h.SLOTS])
+    begins = heap[first + h.FIRST : end : h.SET_FIELDS].tolist()
+    counts = heap[first + h.COUNT : end : h.SET_FIELDS].tolist()
+    for begin, count, limit in zip(begins, counts, [*begins[1:], heap[h.BLOCKS]], strict=True):
+        assert begin + h.ENTRY_FIELDS * count <= limit, f"the set at {begin} has outgrown its room"
+    assert heap[h.BLOCKS_END] <= len(heap), "there are more blocks than room for them"
 
 
 def _check_slots(session: ReplaySession, blocks: list[int]) -> None:
