@@ -37,7 +37,9 @@ def open_chosen_study(options: argparse.Namespace, *, read_only: bool = True) ->
     from autotune.study.book import load_study
     from autotune.study.storage import open_storage
 
-    return load_study(open_storage(options.storage, read_only=read_only), options.study)
+    # Read first in any case: only `run` makes databases.
+    study = load_study(open_storage(options.storage, read_only=True), options.study)
+    return study if read_only else load_study(open_storage(options.storage), study.study_name)
 
 
 def command_line(command: str, study: str, storage: str, *more: str) -> str:

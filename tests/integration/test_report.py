@@ -1,0 +1,124 @@
+"""`autotune report`, `export` and `doctor` from a study in a database."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from autotune.cli import main
+
+GNN = str(Path(__file__).parents[1] / "data" / "gnn.npz")
+Autotune = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def autotune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Autotune:
+    """The command in this process, in an empty folder: status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(arguments)
+        found = capsys.readouterr()
+        return status, found.out, found.err
+
+    return call
+
+
+@pytest.fixture
+def studied(autotune: Autotune) -> Autotune:
+    """The same, with a study of a few trials."""
+    autotune("run", "--trace", GNN, "--trials", "6")
+    return autotune
+
+
+def test_the_newest_study_is_reported_unless_another_is_named(studied: Autotune) -> None:
+    studied("run", "--trace", GNN, "--trials", "2", "--study", "later")
+    assert json.loads(studied("report", "--json")[1])["study"] == "later"
+    assert json.loads(studied("report", "gnn", "--json")[1])["study"] == "gnn"
+
+
+def test_without_a_study_there_is_one_sentence(autotune: Autotune) -> None:
+    for command in ("report", "export", "dashboard"):
+        status, out, err = autotune(command)
+        assert (status, out) == (2, "")
+        assert "There is no database autotune.db yet" in err
+
+
+def test_a_study_that_is_not_there_is_named_with_those_that_are(studied: Autotune) -> None:
+    status, _, err = studied("report", "nng")
+    assert status == 2
+    assert "There is no study 'nng' in" in err
+    assert "'gnn'" in err
+
+
+def test_reports_and_exports_leave_the_database_alone(studied: Autotune) -> None:
+    before = Path("autotune.db").read_bytes()
+    for command in (("report",), ("report", "--json"), ("report", "--html", "r.html"), ("export",)):
+        assert studied(*command)[0] == 0
+    assert Path("autotune.db").read_bytes() == before
+
+
+def test_run_and_report_print_the_same_document(studied: Autotune) -> None:
+    assert studied("run", "--trace", GNN, "--trials", "6", "--json")[1] == studied("report", "--json")[1]
+
+
+def test_an_existing_file_is_replaced_only_with_force(studied: Autotune) -> None:
+    Path("best.env").write_text("precious")
+    status, _, err = studied("export", "-o", "best.env")
+    assert status == 2
+    assert "best.env exists already; replace it with --force" in err
+    assert Path("best.env").read_text() == "precious"
+    assert studied("export", "-o", "best.env", "--force")[0] == 0
+    assert "PYTORCH_CUDA_ALLOC_CONF=" in Path("best.env").read_text()
+
+
+@pytest.mark.parametrize("place", ["missing/best.env", "."])
+def test_a_place_that_cannot_be_written_is_one_sentence(place: str, studied: Autotune) -> None:
+    status, _, err = studied("export", "-o", place, "--force")
+    assert status == 2
+    assert "cannot be written" in err
+    assert studied("report", "--html", place)[0] == 2
+
+
+@pytest.mark.parametrize("pick", ["balanced", "memory", "speed", "trial:1"])
+@pytest.mark.parametrize("form", ["env", "shell", "docker", "slurm", "json"])
+def test_every_pick_exports_in_every_format(pick: str, form: str, studied: Autotune) -> None:
+    status, out, _ = studied("export", "--pick", pick, "--format", form)
+    assert status == 0
+    assert "PYTORCH_CUDA_ALLOC_CONF" in out
+    assert pick in out
+
+
+@pytest.mark.parametrize("pick", ["trial:99", "best", "trial:"])
+def test_a_pick_that_is_none_is_one_sentence(pick: str, studied: Autotune) -> None:
+    status, out, err = studied("export", "--pick", pick)
+    assert (status, out) == (2, "")
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_torch_runs_with_the_exported_file(studied: Autotune) -> None:
+    pytest.importorskip("torch")
+    studied("export", "--pick", "memory", "-o", "best.env")
+    command = f'set -a; . ./best.env; set +a; "{sys.executable}" -c "import torch; print(torch.__version__)"'
+    done = subprocess.run(["sh", "-ec", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_doctor_says_what_is_there_and_what_the_environment_sets(
+    autotune: Autotune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:1")
+    status, out, _ = autotune("doctor", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert found["options"]["max_split_size_mb"] is True
+    assert found["environment"]["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:1"
+    assert any("PYTORCH_CUDA_ALLOC_CONF is set" in problem for problem in found["problems"])
+    assert any("No usable GPU" in problem for problem in found["problems"])
