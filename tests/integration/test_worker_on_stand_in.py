@@ -80,7 +80,7 @@ def test_a_trial_knows_its_peaks_counts_and_steps(measure: Measure, tmp_path: Pa
     assert found.peak_requested_bytes < found.peak_allocated_bytes < found.peak_reserved_bytes
     assert (found.num_device_alloc, found.steady_device_alloc, found.num_ooms) == (19, 9, 0)
     assert found.startup_seconds is not None and found.startup_seconds > 0
-    assert found.log == str(tmp_path / "allocates_on_gpu" / "trial-007.log")
+    assert found.log == str(tmp_path / "trial-007.log")
     assert Measurement.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
