@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         try:
             study = _tune(request, progress)
         except KeyboardInterrupt:
-            _say(progress, "Interrupted; every finished trial is kept. To go on: " + _same_command())
+            _say(progress, "Interrupted; every finished trial is kept. To go on: " + _same_command(request))
             return 130
     summary = summarise(study)
     if options.json:
@@ -203,8 +203,12 @@ def _next_commands(summary: Summary, request: Request) -> str:
     return "\n  ".join(["Next:", *lines])
 
 
-def _same_command() -> str:
-    return shlex.join(["python", "-m", "autotune", *sys.argv[1:]])
+def _same_command(request: Request) -> str:
+    """The command that was typed; a password in it is hidden."""
+    from autotune.study.storage import without_password
+
+    words = [word.replace(request.storage, without_password(request.storage)) for word in sys.argv[1:]]
+    return shlex.join(["python", "-m", "autotune", *words])
 
 
 def _devices(text: str) -> tuple[int, ...]:

@@ -73,7 +73,7 @@ def run_trials(
     """
     broken = 0
     for candidate in _candidates(study, plan):
-        number = len(study.get_trials(deepcopy=False))
+        number = len(_history(study))
         on_start(number, candidate)
         started = datetime.now()
         measurement = runner.measure(candidate.settings, number=number)
@@ -88,18 +88,18 @@ def run_trials(
                 f"{broken} trials in a row failed, the last one with: {_why(measurement)} "
                 "Finished trials are kept; put that right and run the same command again."
             )
-    return Ending.BUDGET_SPENT if len(read_rows(study)) >= plan.trials else Ending.SPACE_EXHAUSTED
+    return Ending.BUDGET_SPENT if len(_rows(study)) >= plan.trials else Ending.SPACE_EXHAUSTED
 
 
 def _candidates(study: optuna.Study, plan: Plan) -> Iterator[Candidate]:
     """Candidates not tried yet, as many as the budget allows, each worked out when it is wanted."""
-    while len(rows := read_rows(study)) < plan.trials:
+    while len(rows := _rows(study)) < plan.trials:
         tried = tried_settings(rows)
         candidate = next((one for one in plan.first if str(one.settings) not in tried), None)
         if candidate is None:
             candidate = propose(
                 plan.space,
-                study.get_trials(deepcopy=False),
+                _history(study),
                 tried,
                 num_objectives=len(study.directions),
                 seed=plan.seed,
@@ -107,6 +107,16 @@ def _candidates(study: optuna.Study, plan: Plan) -> Iterator[Candidate]:
         if candidate is None:
             return
         yield candidate
+
+
+def _rows(study: optuna.Study) -> list[Row]:
+    with database_errors(shown(study_storage(study))):
+        return read_rows(study)
+
+
+def _history(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+    with database_errors(shown(study_storage(study))):
+        return study.get_trials(deepcopy=False)
 
 
 def tried_settings(rows: Sequence[Row]) -> set[str]:

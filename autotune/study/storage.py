@@ -87,9 +87,11 @@ def check_storage(text: str) -> None:
         StudyError: it cannot.
     """
     url = parse_storage(text)
-    if url.get_backend_name() == "sqlite":
-        with database_errors(url.render_as_string(hide_password=True)):
+    with database_errors(url.render_as_string(hide_password=True)):
+        if url.get_backend_name() == "sqlite":
             _look_at_file(Path(url.database or ""), read_only=False)
+        else:
+            _look_at_server(url)
 
 
 def _open_sqlite(path: Path, *, read_only: bool) -> RDBStorage:
@@ -112,12 +114,16 @@ def _write_ahead(connection: Any, _record: Any) -> None:
 
 
 def _open_postgresql(url: URL) -> RDBStorage:
+    _look_at_server(url)
+    return _quietly(url, {"pool_size": 1, "max_overflow": 2, "pool_pre_ping": True})
+
+
+def _look_at_server(url: URL) -> None:
     engine = sqlalchemy.create_engine(url, connect_args={"connect_timeout": 10})
     try:
         _require_optuna(set(sqlalchemy.inspect(engine).get_table_names()), "The database", shared=True)
     finally:
         engine.dispose()
-    return _quietly(url, {"pool_size": 1, "max_overflow": 2, "pool_pre_ping": True})
 
 
 def _quietly(url: URL, engine_kwargs: dict[str, Any]) -> RDBStorage:
@@ -224,6 +230,8 @@ _CLUES = {
     "could not translate host": "there is no host of that name.",
     "name or service not known": "there is no host of that name.",
     "failed to resolve host": "there is no host of that name.",
+    "closed the connection": "the server has gone; run the same command again when it is back.",
+    "terminating connection": "the server has gone; run the same command again when it is back.",
     "timeout": "the server did not answer in time; check host and port.",
 }
 
