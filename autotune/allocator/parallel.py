@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
-from queue import SimpleQueue
 from typing import TypeVar
 
 from autotune.allocator.engines import open_engine
@@ -26,26 +24,15 @@ def on_all_cores(
     workers: int | None,
     progress: Progress | None,
 ) -> list[Answer]:
-    """`task(engine, item)` for each item, in the items' order; each worker has an engine of its own.
+    """`task(engine, item)` for each item, in the items' order; all workers share one engine.
 
     The first exception of a task is raised once the tasks already begun have ended.
     """
     workers = max(1, min(workers or usable_cores(), len(items)))
-    with ExitStack() as stack:
-        idle: SimpleQueue[Engine] = SimpleQueue()
-        for _ in range(workers):
-            idle.put(stack.enter_context(open_engine(engine)))
-
-        def run(item: Item) -> Answer:
-            own = idle.get()
-            try:
-                return task(own, item)
-            finally:
-                idle.put(own)
-
+    with open_engine(engine) as opened:
         pool = ThreadPoolExecutor(workers)
         try:
-            futures = [pool.submit(run, item) for item in items]
+            futures = [pool.submit(task, opened, item) for item in items]
             for done, future in enumerate(as_completed(futures), start=1):
                 future.result()
                 if progress is not None:
