@@ -237,4 +237,7 @@ def _ends_on_signals() -> Iterator[None]:
 
 
 def _say(console: Console, sentence: str) -> None:
-    console.print(f"autotune: {sentence}", markup=False, highlight=False, soft_wrap=True)
+    from autotune.report.wording import plain
+
+    lines = [plain(line) for line in f"autotune: {sentence}".split("\n")]
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)

@@ -30,6 +30,9 @@ _PLAIN_EXPANDABLE = tuple(
 )
 """The sampler repeats these few again and again, so they are tried outright and it looks elsewhere."""
 
+_PLAIN_LARGE_SEGMENTS = tuple(f"large_segment_size_mb:{size}" for size in (64, 128, 256, 512))
+"""What saves memory most often where expandable segments may not be used."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
@@ -62,7 +65,8 @@ def first_candidates(
         wanted.append((Role.ENVIRONMENT, environment))
     wanted += [(Role.GIVEN, settings) for settings in given]
     wanted += [(Role.FOLKLORE, AllocatorSettings.parse(text)) for text in FOLKLORE]
-    wanted += [(Role.SAMPLED, AllocatorSettings.parse(text)) for text in _PLAIN_EXPANDABLE]
+    plain = _PLAIN_EXPANDABLE if space.offers("expandable_segments") else _PLAIN_LARGE_SEGMENTS
+    wanted += [(Role.SAMPLED, AllocatorSettings.parse(text)) for text in plain]
     distinct: dict[str, Candidate] = {}
     for role, settings in wanted:
         if space.admits(settings):
