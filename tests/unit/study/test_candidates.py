@@ -63,3 +63,10 @@ def test_the_general_variable_counts_from_torch_2_10_on() -> None:
 def test_an_illegal_environment_is_named_with_its_variable() -> None:
     with pytest.raises(SettingsError, match=r"PYTORCH_CUDA_ALLOC_CONF is set .*max_split_size"):
         environment_settings(None, {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size=64"})
+
+
+def test_without_expandable_segments_large_segments_are_tried_outright() -> None:
+    space = SearchSpace(torch_version=(2, 14), limited=False, without=frozenset({"expandable_segments"}))
+    assert "large_segment_size_mb:128" in [str(one.settings) for one in first_candidates(space)]
+    older = SearchSpace(torch_version=(2, 10), limited=False, without=frozenset({"expandable_segments"}))
+    assert not any(one.settings.large_segment_size_mb for one in first_candidates(older))
