@@ -109,17 +109,24 @@ class Native:
 
     def _warm_process(self) -> WarmProcess:
         with self._lock:
-            if self._process is None or not self._process.alive:
-                if self._process is not None:
-                    self._process.close()
-                try:
-                    self._process = WarmProcess(self._python)
-                except ProcessEnded as words:
-                    raise UsageError(
-                        f"--engine native cannot import torch in {self._python} ({words}); "
-                        "use --engine model."
-                    ) from None
+            if self._process is not None and not self._process.alive:
+                self._process.close()
+                self._process = None
+            if self._process is None:
+                self._process = self._start()
             return self._process
+
+    def _start(self) -> WarmProcess:
+        try:
+            return WarmProcess(self._python)
+        except OSError as error:
+            raise UsageError(
+                f"--engine native cannot start {self._python} ({error.strerror}); use --engine model."
+            ) from None
+        except ProcessEnded as words:
+            raise UsageError(
+                f"--engine native cannot import torch in {self._python} ({words}); use --engine model."
+            ) from None
 
     def _usable_torch(self, greeting: dict[str, Any]) -> TorchVersion:
         version = parse_torch_version(greeting["torch"])

@@ -56,7 +56,8 @@ status stand_in_waited(void) {
 
 /* ---- the table of allocations: open addressing; a freed one keeps its address, with size 0 ---- */
 
-static struct entry { uintptr_t address; size_t size; } *entries;
+
+static struct entry { uintptr_t address; size_t size; } *entries; 
 static size_t num_slots, num_filled;
 
 static struct entry *find(uintptr_t address) {
@@ -83,10 +84,12 @@ static void remember(uintptr_t address, size_t size) {
 /* ---- the runtime's memory ---- */
 
 status cudaMalloc(void **pointer, size_t size) {
-    size = whole_pages(size);
-    if (size > stand_in_total_bytes - used_bytes) return stand_in_fail(OUT_OF_MEMORY);
-    used_bytes += size;
-    lowest -= size;
+    *pointer = NULL;
+    if (!size) return OK;
+    size_t taken = whole_pages(size);
+    if (taken > stand_in_total_bytes - used_bytes) return stand_in_fail(OUT_OF_MEMORY);
+    used_bytes += taken;
+    lowest -= taken;
     remember(lowest, size);
     note(ALLOC, size);
     *pointer = (void *)lowest;
@@ -97,7 +100,7 @@ status cudaFree(void *pointer) {
     if (!pointer) return OK;
     struct entry *entry = num_slots ? find((uintptr_t)pointer) : NULL;
     if (!entry || !entry->size) return stand_in_fail(INVALID_VALUE);
-    used_bytes -= entry->size;
+    used_bytes -= whole_pages(entry->size);
     note(FREE, entry->size);
     entry->size = 0;
     return OK;

@@ -36,7 +36,8 @@ class WarmProcess:
 
     Raises:
         UsageError: the machine cannot build or use the stand-in.
-        ProcessEnded: the interpreter cannot import torch.
+        OSError: there is no such interpreter.
+        ProcessEnded: it cannot import torch.
     """
 
     def __init__(self, python: str) -> None:
@@ -93,5 +94,8 @@ class WarmProcess:
     def _ended(self) -> ProcessEnded:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(0.5)  # It may be on its way out; a child's end is not its own.
+        status = self._process.returncode
+        if status is not None and status < 0:
+            return ProcessEnded(f"signal {-status}")
         lines = os.pread(self._said.fileno(), 1 << 20, 0).decode(errors="replace").strip().splitlines()
-        return ProcessEnded(lines[-1] if lines else f"exit status {self._process.returncode}")
+        return ProcessEnded(lines[-1] if lines else "it said nothing")
