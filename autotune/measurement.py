@@ -97,6 +97,8 @@ class Measurement:
     num_ooms: int | None = None
     allocator_seconds: float | None = None
     """Replays only: driver time after warm-up, from the calls and a cost table measured on a GPU."""
+    smallest_fit_bytes: int | None = None
+    """Replays only: the smallest memory limit in which the program completes; None where not sought."""
     startup_seconds: float | None = None
     """From launching the worker to the script's first line."""
     script_seconds: float | None = None

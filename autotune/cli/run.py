@@ -16,8 +16,10 @@ from autotune.cli.options import add_storage_option, command_line
 
 if TYPE_CHECKING:
     from optuna import Study
+    from optuna.storages import RDBStorage
     from rich.console import Console
 
+    from autotune.report.stored import Conditions
     from autotune.report.summary import Summary
     from autotune.study.loop import Plan
     from autotune.study.prepare import Subject
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--torch", metavar="X.Y", help="whose rules a trace follows (default: the recording's)"
     )
+    _add_search_arguments(parser)
     group = parser.add_argument_group("the study", argument_default=argparse.SUPPRESS)
     group.add_argument("--study", metavar="NAME", help="name of the study (default: the script's)")
     group.add_argument(
@@ -63,6 +66,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     seeds.add_argument(
         "--no-seed", dest="seed", action="store_const", const=None, help="do not seed the script"
+    )
+
+
+def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the search", argument_default=argparse.SUPPRESS)
+    group.add_argument(
+        "--engine",
+        metavar="NAME",
+        help="allocator engine, model or native, that screens settings before the first trial by replaying a "
+        "recording: 3,000 settings, fewer for one of more than 333,000 operations (default model; off = a "
+        "plain Optuna study)",
+    )
+    group.add_argument(
+        "--sampler",
+        metavar="NAME",
+        help="proposes what comes after the screening: tpe, gp, nsga2, qmc or random (default tpe)",
+    )
+    group.add_argument(
+        "--no-early-stop",
+        dest="early_stop",
+        action="store_false",
+        help="measure on when no untested settings can gain more than the noise",
     )
 
 
@@ -146,7 +171,9 @@ def _tune(request: Request, progress: Console) -> Study:
         runner, conditions = runner_for(subject, stored, lambda sentence: _say(progress, sentence))
         with contextlib.closing(runner):
             study = open_study(storage, request.name, conditions)
-            _run_shown(study, runner, plan, progress)
+            if _has_trials_left(study, plan, progress):
+                plan = _guided(plan, subject, conditions, runner, storage, progress)
+                _run_shown(study, runner, plan, progress)
     return study
 
 
@@ -171,17 +198,48 @@ def _introduce(subject: Subject, plan: Plan, progress: Console) -> None:
     )
 
 
+def _has_trials_left(study: Study, plan: Plan, progress: Console) -> bool:
+    from autotune.report.stored import read_rows
+
+    done = len(read_rows(study))
+    if done >= plan.trials:
+        _say(progress, f"The study has {done} trials already; --trials {done + 20} adds to them.")
+        return False
+    if done:
+        _say(progress, f"Going on after {done} finished trials.")
+    return True
+
+
+def _guided(
+    plan: Plan,
+    subject: Subject,
+    conditions: Conditions,
+    runner: Runner,
+    storage: RDBStorage,
+    progress: Console,
+) -> Plan:
+    """The plan after a screening, which is shown."""
+    from autotune.report.live import ScreenProgress
+    from autotune.study.screening import guided
+
+    with ScreenProgress(progress) as screen:
+        return guided(
+            plan,
+            subject,
+            conditions,
+            runner,
+            storage,
+            say=lambda sentence: _say(progress, sentence),
+            heard=screen.heard,
+        )
+
+
 def _run_shown(study: Study, runner: Runner, plan: Plan, progress: Console) -> None:
     from autotune.report.live import LiveProgress
     from autotune.report.stored import read_rows
     from autotune.study.loop import Ending, run_trials
 
     rows = read_rows(study)
-    if len(rows) >= plan.trials:
-        _say(progress, f"The study has {len(rows)} trials already; --trials {len(rows) + 20} adds to them.")
-        return
-    if rows:
-        _say(progress, f"Going on after {len(rows)} finished trials.")
     with LiveProgress(progress, trials=plan.trials, rows=rows) as live:
         ending = run_trials(
             study,
@@ -190,9 +248,14 @@ def _run_shown(study: Study, runner: Runner, plan: Plan, progress: Console) -> N
             on_start=lambda number, candidate: live.started(str(candidate.settings)),
             on_finish=live.finished,
         )
+    done = len(read_rows(study))
     if ending is Ending.SPACE_EXHAUSTED:
+        _say(progress, f"Ended after {done} trials: everything in the search space was tried.")
+    if ending is Ending.NOTHING_TO_GAIN:
         _say(
-            progress, f"Ended after {len(read_rows(study))} trials: everything in the search space was tried."
+            progress,
+            f"Ended after {done} trials: by prediction nothing untested improves memory or time by more than "
+            "the noise (--no-early-stop goes on).",
         )
 
 

@@ -12,6 +12,50 @@ from autotune.units import format_bytes, format_change
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import TaskID
+
+
+class ScreenProgress:
+    """Shows how far a screening has come: a bar on a terminal, a line in a pipe. A context manager.
+
+    Nothing is shown unless a screening begins.
+    """
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._console = console
+        self._bar = Progress(
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("settings replayed"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> ScreenProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def heard(self, done: int, most: int) -> None:
+        """So many settings are replayed, of so many."""
+        if self._task is None:
+            self._console.print(
+                f"autotune: Screening up to {most:,} settings by replay.", highlight=False, soft_wrap=True
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("", total=most)
+        self._bar.update(self._task, completed=done)
 
 
 class LiveProgress:

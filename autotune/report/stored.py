@@ -2,7 +2,8 @@
 
 Per trial, as user attributes: `role` (why it was run), `settings` (the environment string asked for) and
 `measurement` (one JSON document, as text, so that optuna-dashboard does not cut it). Per study: `conditions`,
-one JSON document that says under what conditions every trial of the study was run.
+one JSON document that says under what conditions every trial of the study was run; `same_as`, settings that
+were not run because a replay behaves as that of a trial; and on the study of a screening `screen_of`.
 
 Format history of `conditions`:
     1 (2026-12)  first version.
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 CONDITIONS_FORMAT = 1
 CONDITIONS, ROLE, SETTINGS, MEASUREMENT = "conditions", "role", "settings", "measurement"
+SCREEN_OF, SAME_AS = "screen_of", "same_as"
 
 
 class Role(StrEnum):
@@ -136,6 +138,12 @@ def read_rows(study: Study) -> list[Row]:
     """The study's finished trials, by number; trials that something else added are left out."""
     rows = (_row(trial) for trial in study.get_trials(deepcopy=False) if trial.state.is_finished())
     return [row for row in rows if row is not None]
+
+
+def read_same_as(study: Study) -> dict[str, int]:
+    """Settings that were not run → number of the trial that they behave like."""
+    found = json.loads(study.user_attrs.get(SAME_AS, "{}"))
+    return {str(settings): int(number) for settings, number in found.items()}
 
 
 def _row(trial: FrozenTrial) -> Row | None:

@@ -23,7 +23,16 @@ from autotune.errors import StudyError
 from autotune.measurement import Measurement, Outcome
 from autotune.metrics import objectives
 from autotune.report.pick import point
-from autotune.report.stored import CONDITIONS, MEASUREMENT, ROLE, SETTINGS, Conditions, Row, read_conditions
+from autotune.report.stored import (
+    CONDITIONS,
+    MEASUREMENT,
+    ROLE,
+    SCREEN_OF,
+    SETTINGS,
+    Conditions,
+    Row,
+    read_conditions,
+)
 from autotune.study.candidates import Candidate
 from autotune.study.space import SearchSpace
 from autotune.units import format_bytes
@@ -74,7 +83,7 @@ def study_names(storage: RDBStorage) -> list[str]:
 
 
 def load_study(storage: RDBStorage, name: str | None) -> optuna.Study:
-    """The study of this name, or the most recent one of autotune's.
+    """The study of this name, or the most recent one of autotune's that is no screening.
 
     Raises:
         StudyError: there is none.
@@ -85,7 +94,7 @@ def load_study(storage: RDBStorage, name: str | None) -> optuna.Study:
         raise StudyError(f"There is no study '{name}' in {shown(storage)}; {known}.")
     for found in [name] if name is not None else reversed(names):
         study = optuna.load_study(study_name=found, storage=storage, sampler=RandomSampler())
-        if name is not None or CONDITIONS in study.user_attrs:
+        if name is not None or (CONDITIONS in study.user_attrs and SCREEN_OF not in study.user_attrs):
             return study
     raise StudyError(f"There is no study in {shown(storage)} yet; make one with `autotune run`.")
 

@@ -7,14 +7,19 @@ import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from autotune.allocator.engines import ENGINE_NAMES
 from autotune.errors import UsageError
 from autotune.settings import NEWEST_KNOWN_TORCH, AllocatorSettings, TorchVersion
 from autotune.study.book import check_name
 from autotune.study.candidates import environment_settings
 from autotune.study.config import StudyFile
+from autotune.study.samplers import check_sampler
 from autotune.study.space import SearchSpace
 from autotune.study.storage import check_storage
 
+DEFAULT_ENGINE = "model"
+ENGINE_OFF = "off"
+"""In place of an engine: no screening, a plain Optuna study."""
 RUNS = Path("autotune-runs")
 """Logs and recordings, one folder a study."""
 
@@ -45,6 +50,11 @@ class Request:
     torch_version: TorchVersion | None = None
     """Whose rules a replayed trace follows; None = the recording's."""
     seed: int | None = 0
+    engine: str = DEFAULT_ENGINE
+    """Which allocator engine screens by replay; `off` = none."""
+    sampler: str = "tpe"
+    early_stop: bool = True
+    """Whether a measured study ends when nothing is left to gain."""
 
     @property
     def name(self) -> str:
@@ -67,6 +77,7 @@ class Request:
         """
         self._check_subject()
         self._check_numbers()
+        self._check_search()
         check_name(self.name)
         SearchSpace(
             torch_version=NEWEST_KNOWN_TORCH,
@@ -106,6 +117,13 @@ class Request:
             raise UsageError(
                 f"--seed {self.seed} is out of range; it takes 0 to {(1 << 32) - 1}, or use --no-seed."
             )
+
+    def _check_search(self) -> None:
+        if self.engine not in (*ENGINE_NAMES, ENGINE_OFF):
+            raise UsageError(
+                f"'{self.engine}' is no engine; choose {', '.join(ENGINE_NAMES)} or {ENGINE_OFF}."
+            )
+        check_sampler(self.sampler)
 
     def completed_from(self, file: StudyFile, *, given: frozenset[str]) -> Request:
         """The same with what a study file says, wherever the command line did not say it (`given`)."""
