@@ -13,6 +13,8 @@ from autotune.report.stored import Role, Row
 from autotune.settings import AllocatorSettings
 from autotune.study.predict import Prediction, Predictor
 from autotune.study.screen import Screening, plane, simplest_points
+from autotune.study.simplify import simplify
+from autotune.study.space import SearchSpace
 from autotune.units import MIB
 
 POOL_SHARE = 0.05
@@ -20,6 +22,8 @@ POOL_SHARE = 0.05
 FITS_SHARE = 0.008
 """Settings whose smallest fit is worked out, which takes some 25 replays each."""
 FEWEST_FITS = 8
+MOST_SIMPLIFIED = 10
+"""Members of the front that are made simpler."""
 ROOM = (1.25, 1.12, 1.06, 1.03, 1.015)
 """Memory in which settings race for the smallest fit, as multiples of the live peak."""
 PAGE = 2 * MIB
@@ -46,15 +50,17 @@ NO_NOISE = Noise(memory_share=0.0, memory_bytes=0)
 
 def finalists(
     predictor: Predictor,
+    space: SearchSpace,
     screening: Screening,
     *,
     anchors: Iterable[AllocatorSettings] = (),
-    heard: Progress = lambda done: None,
+    heard: Progress | None = None,
 ) -> list[Prediction]:
     """Predictions with their smallest fit, ascending in memory: the front, those near it, and the anchors.
 
     Args:
         predictor: the one that screened.
+        space: what was screened.
         screening: what it found.
         anchors: settings to keep in any case, if they complete.
         heard: told how many smallest fits are worked out already.
@@ -66,14 +72,29 @@ def finalists(
     kept += points[: most // 4]
     kept += _fitting(predictor, _spread(points, round(POOL_SHARE * screening.num_settings)), most // 3)
     kept += _spread(points, most // 4)
-    chosen = list({found.behaviour: found for found in kept}.values())
-    fits = predictor.smallest_fits([found.settings for found in chosen], heard)
-    measured = [
-        replace(found, measurement=replace(found.measurement, smallest_fit_bytes=fit))
-        for found, fit in zip(chosen, fits, strict=True)
+    measured = _with_fits(predictor, kept, heard)
+    best = _spread(front_of(measured), MOST_SIMPLIFIED)
+    simpler = [simplify(predictor, space, found) for found in best]
+    replaced = {one.behaviour for one, other in zip(best, simpler, strict=True) if one is not other}
+    rest = [found for found in measured if found.behaviour not in replaced]
+    new = [found for found in simpler if found.measurement.smallest_fit_bytes is None]
+    return sorted(
+        {found.behaviour: found for found in (*_with_fits(predictor, new), *rest)}.values(),
+        key=lambda found: (found.objectives, found.simplicity),
+    )
+
+
+def _with_fits(
+    predictor: Predictor, found: Sequence[Prediction], heard: Progress | None = None
+) -> list[Prediction]:
+    """The same, one a behaviour, each with its smallest fit; without those that the device cannot hold."""
+    different = list({one.behaviour: one for one in found}.values())
+    fits = predictor.smallest_fits([one.settings for one in different], heard)
+    return [
+        replace(one, measurement=replace(one.measurement, smallest_fit_bytes=fit))
+        for one, fit in zip(different, fits, strict=True)
         if fit is not None
     ]
-    return sorted(measured, key=lambda found: (found.objectives, found.simplicity))
 
 
 def front_of(members: Sequence[Prediction]) -> list[Prediction]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from autotune.allocator import smallest_fit_many
 from autotune.allocator.behaviour import behaviour
@@ -12,9 +13,17 @@ from autotune.allocator.conditions import Conditions
 from autotune.allocator.parallel import Progress, on_all_cores
 from autotune.allocator.result import Engine
 from autotune.measurement import Measurement, Obtained, Outcome
-from autotune.settings import AllocatorSettings, TorchVersion
+from autotune.settings import DEFAULT_LARGE_SEGMENT_MB, AllocatorSettings, TorchVersion
 from autotune.trace.trace import Trace
 from autotune.trial.replay_runner import ReplayRunner
+from autotune.units import MIB
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+OVERSHOOT = DEFAULT_LARGE_SEGMENT_MB * MIB
+"""What may be held above a memory limit. The allocator checks a limit before it rounds up to pages, so that
+with expandable segments and pages of hundreds of MB it holds far more, which a smaller GPU would not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +40,11 @@ class Prediction:
 
     @property
     def completes(self) -> bool:
-        """Whether the trace fits into the memory."""
-        return self.measurement.outcome is Outcome.COMPLETED
+        """Whether the program fits into the memory."""
+        limit = self.measurement.memory_limit_bytes
+        return self.measurement.outcome is Outcome.COMPLETED and (
+            limit is None or self.memory <= limit + OVERSHOOT
+        )
 
     @property
     def memory(self) -> int:
@@ -114,17 +126,18 @@ class Predictor:
         `progress` is called with the number replayed so far, those known already left out.
         """
         new = {str(each): each for each in settings if str(each) not in self._known}
-        found = on_all_cores(
-            self._replay, list(new.values()), engine=self._engine, workers=None, progress=progress
-        )
+        found = self._on_all_cores(self._replay, list(new.values()), progress)
         self._known.update(zip(new, found, strict=True))
         return [self._known[str(each)] for each in settings]
 
     def smallest_fits(
         self, settings: Sequence[AllocatorSettings], progress: Progress | None = None
     ) -> list[int | None]:
-        """The smallest memory in bytes in which the program completes, for each of the settings."""
-        return smallest_fit_many(
+        """The smallest memory in bytes in which the program completes, for each of the settings.
+
+        Where expandable segments hold more than the limit that they complete in, what they hold.
+        """
+        limits = smallest_fit_many(
             self.trace,
             settings,
             device_total=self._conditions.device_total,
@@ -132,19 +145,29 @@ class Predictor:
             engine=self._engine,
             progress=progress,
         )
+        pairs = [(one, limit) for one, limit in zip(settings, limits, strict=True) if limit is not None]
+        held = iter(self._on_all_cores(lambda engine, pair: self._held(engine, *pair), pairs))
+        return [None if limit is None else max(limit, next(held)) for limit in limits]
 
-    def complete_within(
-        self, memory_limit: int, settings: Sequence[AllocatorSettings], progress: Progress | None = None
-    ) -> list[bool]:
+    def _held(self, engine: Engine, settings: AllocatorSettings, memory_limit: int) -> int:
+        limited = replace(self._conditions, memory_limit=memory_limit)
+        return limited.replay(engine, self.trace, settings).peak_reserved_bytes
+
+    def complete_within(self, memory_limit: int, settings: Sequence[AllocatorSettings]) -> list[bool]:
         """Whether the program completes in this memory, for each of the settings."""
         limited = replace(self._conditions, memory_limit=memory_limit)
-        return on_all_cores(
-            lambda engine, each: limited.replay(engine, self.trace, each).outcome is Outcome.COMPLETED,
-            settings,
-            engine=self._engine,
-            workers=None,
-            progress=progress,
-        )
+
+        def completes(engine: Engine, each: AllocatorSettings) -> bool:
+            result = limited.replay(engine, self.trace, each)
+            held = result.peak_reserved_bytes
+            return result.outcome is Outcome.COMPLETED and held <= memory_limit + OVERSHOOT
+
+        return self._on_all_cores(completes, settings)
+
+    def _on_all_cores(
+        self, task: Callable[[Engine, Item], Answer], items: Sequence[Item], progress: Progress | None = None
+    ) -> list[Answer]:
+        return on_all_cores(task, items, engine=self._engine, workers=None, progress=progress)
 
     def _replay(self, engine: Engine, settings: AllocatorSettings) -> Prediction:
         # Reduced at once: the driver calls of thousands of replays would fill the memory.

@@ -116,7 +116,7 @@ def _screened(
     heard: Heard,
 ) -> Screened:
     screening = screen(predictor, space, anchors=anchors, seed=seed, heard=heard)
-    kept = finalists(predictor, screening, anchors=anchors)
+    kept = finalists(predictor, space, screening, anchors=anchors)
     return Screened(
         num_settings=screening.num_settings,
         num_behaviours=len(screening.classes),

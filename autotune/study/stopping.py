@@ -1,8 +1,8 @@
 """When a measured study has nothing left to find.
 
 The rule: stop when no untested behaviour of the screening would, by prediction, improve the front by more
-than the noise. It would, if no measured row matches it: a row that needs at most as much memory and at most as
-much time, each but for the noise. Fragmentation does not count, as at equal peak reserved it says only how
+than the noise. It would, if no measured row matches it: a row that needs at most as much memory and at most
+as much time, each but for the noise. Fragmentation does not count, as at equal peak reserved it says only how
 much of it is rounding.
 
 Noise of memory: 0.5 % or one page of 2 MiB, whichever is more. Noise of time: how far apart repetitions of
