@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterable
 
 from autotune.report.figures import pair_figures, space_figure
+from autotune.report.folklore import folklore
 from autotune.report.stored import Row
 from autotune.report.summary import Summary
 from autotune.report.wording import (
@@ -44,6 +45,7 @@ def render_page(summary: Summary) -> str:
         f"<pre>{_escape(assignment(summary))}</pre>",
         *(f'<p class="note">{_escape(sentence)}</p>' for sentence in warnings(summary)),
         *_figures(summary),
+        *_folklore(summary),
         "<h2>Trials</h2>",
         _table(summary),
     ]
@@ -62,6 +64,12 @@ def _figures(summary: Summary) -> Iterable[str]:
     yield space_figure(summary).to_html(full_html=False, include_plotlyjs=True)
     for figure in pair_figures(summary):
         yield figure.to_html(full_html=False, include_plotlyjs=False)
+
+
+def _folklore(summary: Summary) -> Iterable[str]:
+    if lines := folklore(summary):
+        yield "<h2>What is often recommended</h2>"
+        yield f"<ul>{''.join(f'<li>{_escape(line)}</li>' for line in lines)}</ul>"
 
 
 def _table(summary: Summary) -> str:

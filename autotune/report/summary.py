@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
@@ -13,7 +13,7 @@ from autotune.measurement import Obtained
 from autotune.metrics import Metric, metric_values, objectives
 from autotune.report.pareto import front
 from autotune.report.pick import balanced_pick, memory_pick, point, speed_pick
-from autotune.report.stored import Conditions, Role, Row, read_conditions, read_rows
+from autotune.report.stored import Conditions, Role, Row, read_conditions, read_rows, read_same_as
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -36,6 +36,8 @@ class Summary:
     """The balanced pick; None while nothing has completed."""
     front: tuple[Row, ...]
     """Completed rows that no other row dominates, equal ones included."""
+    same_as: Mapping[str, int] = field(default_factory=dict)
+    """Settings that were not run, because a replay of them is that of a trial → its number."""
 
     @property
     def metrics(self) -> tuple[Metric, Metric, Metric]:
@@ -105,7 +107,8 @@ def summarise(study: Study) -> Summary:
     Raises:
         StudyError: the study is not one of autotune's.
     """
-    return summarise_rows(study.study_name, read_conditions(study), read_rows(study))
+    found = summarise_rows(study.study_name, read_conditions(study), read_rows(study))
+    return replace(found, same_as=read_same_as(study))
 
 
 def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Summary:
@@ -135,6 +138,7 @@ def document(summary: Summary) -> dict[str, Any]:
         "baseline": summary.baseline.number if summary.baseline else None,
         "recommended": summary.recommended.number if summary.recommended else None,
         "front": [row.number for row in summary.front],
+        "same_as": dict(summary.same_as),
         "trials": [
             {
                 "number": row.number,

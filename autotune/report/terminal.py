@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from autotune.report.folklore import folklore
 from autotune.report.pick import point
 from autotune.report.stored import Role, Row
 from autotune.report.summary import Summary
@@ -42,6 +43,10 @@ def print_report(summary: Summary, console: Console) -> None:
     console.print(_table(summary))
     for line in _failures(summary):
         say(line)
+    if lines := folklore(summary):
+        say("What is often recommended:")
+    for line in lines:
+        say(f"  {line}")
     if summary.startup_seconds is not None:
         say(f"Starting a worker took {format_seconds(summary.startup_seconds)} a trial (median).")
     for sentence in warnings(summary):

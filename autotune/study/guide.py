@@ -16,6 +16,9 @@ from autotune.study.predict import Prediction, Predictor
 from autotune.study.screened import Screened
 from autotune.study.space import SearchSpace
 
+ROWS_TO_SCALE = 5
+"""Measured rows from which on predicted differences in time are compared with what was measured."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Guide:
@@ -47,7 +50,8 @@ class Guide:
         """The objectives that a trial of this study would find, in bytes, share and seconds.
 
         For a replay they are the prediction itself. A measured study's are those of the defaults, changed by
-        what the replays differ: driver time adds to the steps after warm-up. None before the defaults ran.
+        what the replays differ: driver time adds to the steps after warm-up, as far as it did so in the rows
+        (`_time_scale`). None before the defaults ran.
         """
         measurement = found.measurement
         if obtained is not Obtained.MEASURED:
@@ -56,10 +60,33 @@ class Guide:
         reference = baseline and point(baseline)
         if not reference:
             return None
+        more = found.memory - self.predictor.predict(AllocatorSettings()).memory
+        slower = self._time_scale(rows, reference[2]) * self._slower(found)
+        return (
+            max(reference[0] + more, 1.0),
+            measurement.fragmentation or 0.0,
+            max(reference[2] + slower, 0.0),
+        )
+
+    def _slower(self, found: Prediction) -> float:
+        """Seconds that a step takes longer than under the defaults, if the cost table is right."""
         defaults = self.predictor.predict(AllocatorSettings())
-        slower = (found.seconds - defaults.seconds) / self.predictor.num_steady_steps
-        memory = max(reference[0] + found.memory - defaults.memory, 1.0)
-        return memory, measurement.fragmentation or 0.0, max(reference[2] + slower, 0.0)
+        return (found.seconds - defaults.seconds) / self.predictor.num_steady_steps
+
+    def _time_scale(self, rows: Sequence[Row], baseline_seconds: float) -> float:
+        """How much of the predicted differences in time showed in the rows: least squares, from 0 to 2.
+
+        1 until there are enough rows. A GPU that is busy meanwhile hides driver calls; another driver takes
+        longer for them.
+        """
+        measured = [(AllocatorSettings.parse(row.settings), found) for row in rows if (found := point(row))]
+        if len(measured) < ROWS_TO_SCALE:
+            return 1.0
+        predicted = [self._slower(self.predictor.predict(settings)) for settings, _ in measured]
+        observed = [found[2] - baseline_seconds for _, found in measured]
+        square = sum(one * one for one in predicted)
+        product = sum(one * other for one, other in zip(predicted, observed, strict=True))
+        return min(max(product / square, 0.0), 2.0) if square else 1.0
 
     def told(self, rows: Sequence[Row], space: SearchSpace, obtained: Obtained) -> list[FrozenTrial]:
         """The untested members as finished trials, for the sampler to learn from; never stored."""

@@ -14,6 +14,7 @@ from autotune.errors import AutotuneError
 from autotune.measurement import Obtained, Outcome
 from autotune.report.stored import Conditions, Role
 from autotune.settings import AllocatorSettings
+from autotune.study.book import shown
 from autotune.study.candidates import Candidate, candidate
 from autotune.study.finalists import NO_NOISE, Noise, finalists, front_of, in_order
 from autotune.study.guide import Guide
@@ -24,6 +25,7 @@ from autotune.study.request import ENGINE_OFF
 from autotune.study.screen import Heard, screen
 from autotune.study.screened import Screened, load, screened_trace_digest, store
 from autotune.study.space import SearchSpace
+from autotune.study.storage import database_errors
 from autotune.study.split_sizes import split_sizes
 from autotune.trace import Trace
 from autotune.trial.recording import record
@@ -81,12 +83,14 @@ def guided(
         space = replace(space, split_sizes_mb=split_sizes(predictor, space.lowest_split_mb))
     screened_under = _conditions(subject, conditions, predictor)
     anchors = [one.settings for one in baseline]
-    screened = load(storage, subject.request.name, screened_under)
+    with database_errors(shown(storage)):
+        screened = load(storage, subject.request.name, screened_under)
     if screened is None:
         fresh = _screened(predictor, space, anchors, plan.seed, heard)
-        store(storage, subject.request.name, screened_under, space, fresh)
-        # Read back: a study that goes on must find exactly what it began with.
-        screened = load(storage, subject.request.name, screened_under)
+        with database_errors(shown(storage)):
+            store(storage, subject.request.name, screened_under, space, fresh)
+            # Read back: a study that goes on must find exactly what it began with.
+            screened = load(storage, subject.request.name, screened_under)
         assert screened is not None
     say(_sentence(screened, predictor))
     check = self_check(trace)

@@ -7,7 +7,7 @@ much of it is rounding.
 
 Noise of memory: 0.5 % or one page of 2 MiB, whichever is more. Noise of time: how far apart repetitions of
 the defaults are; while there is only one, the spread of its steps (their median absolute deviation, scaled to
-a standard deviation). A trace that failed its self-check predicts nothing, and stops nothing.
+a standard deviation). In either case at least 1 %. A trace that failed its self-check predicts nothing, and stops nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from autotune.study.guide import Guide
 from autotune.units import MIB
 
 MEMORY_SHARE, MEMORY_BYTES = 0.005, 2 * MIB
+LEAST_TIME_SHARE = 0.01
 
 
 def nothing_to_gain(rows: Sequence[Row], guide: Guide) -> bool:
@@ -50,8 +51,8 @@ def time_noise(rows: Sequence[Row]) -> float | None:
     medians = [row.measurement.median_step_seconds or 0.0 for row in defaults]
     middle = statistics.median(medians)
     if middle <= 0:
-        return 0.0
-    if len(medians) > 1:
-        return (max(medians) - min(medians)) / middle
+        return LEAST_TIME_SHARE
     times = defaults[0].measurement.step_seconds
-    return 1.4826 * statistics.median(abs(time - medians[0]) for time in times) / middle
+    deviation = 1.4826 * statistics.median(abs(time - medians[0]) for time in times)
+    spread = max(medians) - min(medians) if len(medians) > 1 else deviation
+    return max(spread / middle, LEAST_TIME_SHARE)

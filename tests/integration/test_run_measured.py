@@ -85,7 +85,7 @@ def num_trials() -> int:
 
 
 def test_killed_in_a_trial_it_leaves_no_process_and_goes_on(environment: dict[str, str]) -> None:
-    words = ("--trials", "9", "--", "6", "100")
+    words = ("--trials", "9", "--engine", "off", "--", "6", "100")
     process = start(environment, *words)
     while num_trials() < 3 and process.poll() is None:
         time.sleep(0.02)
