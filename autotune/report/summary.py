@@ -138,7 +138,6 @@ def document(summary: Summary) -> dict[str, Any]:
         "baseline": summary.baseline.number if summary.baseline else None,
         "recommended": summary.recommended.number if summary.recommended else None,
         "front": [row.number for row in summary.front],
-        "same_as": dict(summary.same_as),
         "trials": [
             {
                 "number": row.number,

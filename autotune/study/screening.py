@@ -25,8 +25,8 @@ from autotune.study.request import ENGINE_OFF
 from autotune.study.screen import Heard, screen
 from autotune.study.screened import Screened, load, screened_trace_digest, store
 from autotune.study.space import SearchSpace
-from autotune.study.storage import database_errors
 from autotune.study.split_sizes import split_sizes
+from autotune.study.storage import database_errors
 from autotune.trace import Trace
 from autotune.trial.recording import record
 from autotune.trial.replay_runner import ReplayRunner

@@ -7,7 +7,8 @@ much of it is rounding.
 
 Noise of memory: 0.5 % or one page of 2 MiB, whichever is more. Noise of time: how far apart repetitions of
 the defaults are; while there is only one, the spread of its steps (their median absolute deviation, scaled to
-a standard deviation). In either case at least 1 %. A trace that failed its self-check predicts nothing, and stops nothing.
+a standard deviation). In either case at least 1 %. A trace that failed its self-check predicts nothing, and
+stops nothing.
 """
 
 from __future__ import annotations
