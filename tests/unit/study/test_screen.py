@@ -158,7 +158,9 @@ def test_no_split_size_is_tried_above_the_largest_segment() -> None:
 
 
 def test_without_a_split_size_that_matters_the_option_is_not_offered() -> None:
-    assert not SearchSpace(torch_version=(2, 14), limited=False, split_sizes_mb=()).offers("max_split_size_mb")
+    assert not SearchSpace(torch_version=(2, 14), limited=False, split_sizes_mb=()).offers(
+        "max_split_size_mb"
+    )
 
 
 def simplified(text: str) -> Prediction:
