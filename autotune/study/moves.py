@@ -7,8 +7,9 @@ two in which the program requests memory.
 from __future__ import annotations
 
 import itertools
+import operator
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -23,6 +24,8 @@ Item = TypeVar("Item")
 
 DIVISIONS = (0, 2, 4, 8, 16, 32)
 """Divisions of one power of two; 0 = sizes are not rounded there."""
+WEIGHTS = (6, 3, 3, 2, 1)
+"""How often a step changes divisions, segments, split size, garbage collection, expandable segments."""
 LARGEST_SEGMENT_MB = 4096
 SEGMENT_FACTORS = (0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0)
 THRESHOLD_STEPS = (-0.2, -0.05, 0.05, 0.2)
@@ -59,11 +62,8 @@ class Moves:
     def neighbour(self, settings: AllocatorSettings, chance: random.Random) -> AllocatorSettings:
         """Settings one step away, in a random direction; the same ones where there is no such step."""
         directions = [self._divisions, self._segments, self._split, self._garbage, self._expandable]
-        weights = (6, 3, 3, 2, 1)
-        for direction in _shuffled(directions, weights, chance):
-            steps = list(direction(settings))
-            chance.shuffle(steps)
-            for step in self._kept(iter(steps)):
+        for direction in _shuffled(directions, WEIGHTS, chance):
+            for step in self._kept(direction(settings, chance)):
                 if step != settings:
                     return step
         return settings
@@ -94,7 +94,9 @@ class Moves:
             for value in (0.2, 0.4, 0.6, 0.8, 0.9):
                 yield replace(settings, garbage_collection_threshold=value)
 
-    def _expandable(self, settings: AllocatorSettings) -> Iterator[AllocatorSettings]:
+    def _expandable(
+        self, settings: AllocatorSettings, chance: random.Random | None = None
+    ) -> Iterator[AllocatorSettings]:
         if not self.space.offers("expandable_segments"):
             return
         if settings.expandable_segments:
@@ -108,17 +110,16 @@ class Moves:
                 garbage_collection_threshold=None,
             )
 
-    def _divisions(self, settings: AllocatorSettings) -> Iterator[AllocatorSettings]:
-        """Other divisions for one power of two, for all from it on, or for all up to it."""
+    def _divisions(self, settings: AllocatorSettings, chance: random.Random) -> Iterator[AllocatorSettings]:
+        """Other divisions for one power of two, for all from it on, or for all up to it, in any order."""
         if not self.space.offers(ROUNDUP):
             return
         table = settings.roundup_divisions(self.space.torch_version)
         own = {index: table[index] for index in self.intervals}
-        for at, divisions in itertools.product(self.intervals, DIVISIONS):
+        reaches = (operator.eq, operator.ge, operator.le)
+        for at, divisions, reach in _mixed(itertools.product(self.intervals, DIVISIONS, reaches), chance):
             if own[at] != divisions:
-                yield self._with_divisions(settings, {**own, at: divisions})
-                yield self._with_divisions(settings, {i: divisions if i >= at else own[i] for i in own})
-                yield self._with_divisions(settings, {i: divisions if i <= at else own[i] for i in own})
+                yield self._with_divisions(settings, {i: divisions if reach(i, at) else own[i] for i in own})
 
     def _with_divisions(self, settings: AllocatorSettings, chosen: dict[int, int]) -> AllocatorSettings:
         """Powers of two without requests follow the next smaller one, which makes the list short."""
@@ -128,12 +129,12 @@ class Moves:
             table.append((1 << index, current or 1))
         return replace(settings, roundup_power2_divisions=tuple(table))
 
-    def _segments(self, settings: AllocatorSettings) -> Iterator[AllocatorSettings]:
+    def _segments(self, settings: AllocatorSettings, chance: random.Random) -> Iterator[AllocatorSettings]:
         if not self.space.offers("large_segment_size_mb"):
             return
         size = settings.large_segment_size_mb or DEFAULT_LARGE_SEGMENT_MB
         near = {2 * round(size * factor / 2) for factor in SEGMENT_FACTORS} | {size - 2, size + 2}
-        for other in sorted({*near, DEFAULT_LARGE_SEGMENT_MB} - {size}):
+        for other in _mixed(sorted({*near, DEFAULT_LARGE_SEGMENT_MB} - {size}), chance):
             if 12 <= other <= LARGEST_SEGMENT_MB:
                 split, rounding = settings.max_split_size_mb, settings.max_non_split_rounding_mb
                 yield replace(
@@ -143,9 +144,11 @@ class Moves:
                     max_non_split_rounding_mb=rounding and max(rounding, other),
                 )
 
-    def _split(self, settings: AllocatorSettings) -> Iterator[AllocatorSettings]:
-        if settings.expandable_segments or not self.space.offers("max_split_size_mb"):
-            return
+    def _split(self, settings: AllocatorSettings, chance: random.Random) -> Iterator[AllocatorSettings]:
+        if not settings.expandable_segments and self.space.offers("max_split_size_mb"):
+            yield from _mixed(self._split_steps(settings), chance)
+
+    def _split_steps(self, settings: AllocatorSettings) -> Iterator[AllocatorSettings]:
         own, sizes = settings.max_split_size_mb, self.space.split_sizes_mb
         if own is None:
             yield from (replace(settings, max_split_size_mb=size) for size in sizes)
@@ -159,9 +162,11 @@ class Moves:
             for rounding in (None, *NON_SPLIT_ROUNDINGS_MB[1:]):
                 yield replace(settings, max_non_split_rounding_mb=rounding)
 
-    def _garbage(self, settings: AllocatorSettings) -> Iterator[AllocatorSettings]:
-        if settings.expandable_segments or not self.space.offers("garbage_collection_threshold"):
-            return
+    def _garbage(self, settings: AllocatorSettings, chance: random.Random) -> Iterator[AllocatorSettings]:
+        if not settings.expandable_segments and self.space.offers("garbage_collection_threshold"):
+            yield from _mixed(self._garbage_steps(settings), chance)
+
+    def _garbage_steps(self, settings: AllocatorSettings) -> Iterator[AllocatorSettings]:
         own = settings.garbage_collection_threshold
         if own is None:
             yield from (replace(settings, garbage_collection_threshold=value) for value in (0.5, 0.7, 0.9))
@@ -179,6 +184,12 @@ def requested_intervals(trace: Trace) -> tuple[int, ...]:
         return (0,)
     found = np.clip(np.log2(sizes / MIB).astype(np.int64), 0, ROUNDUP_INTERVALS - 1)
     return tuple(int(index) for index in np.unique(found))
+
+
+def _mixed(items: Iterable[Item], chance: random.Random) -> list[Item]:
+    mixed = list(items)
+    chance.shuffle(mixed)
+    return mixed
 
 
 def _shuffled(items: list[Item], weights: tuple[int, ...], chance: random.Random) -> list[Item]:
