@@ -159,8 +159,8 @@ class AllocatorSettings:
         _require(large is None or large > 10, "large_segment_size_mb", large)
         if self.expandable_segments and large is not None and large % 2:
             raise SettingsError(
-                f"large_segment_size_mb:{large} cannot go with expandable segments, as the driver maps pages in "
-                f"multiples of 2 MB; use {large + 1}."
+                f"large_segment_size_mb:{large} cannot go with expandable segments, as the driver maps pages "
+                f"in multiples of 2 MB; use {large + 1}."
             )
         lowest = max(20, large or 20) if torch_version >= (2, 10) else 21
         for name in ("max_split_size_mb", "max_non_split_rounding_mb"):

@@ -59,7 +59,8 @@ def balanced_pick(
     """The recommendation: what memory can be saved without paying for it in time.
 
     1. Of the rows that are as fast as the defaults (`allowed_seconds`), the one with the smallest peak
-       reserved, if that saves at least 1 % of the defaults' memory.
+       reserved, if that saves at least 1 % of the defaults' memory. Another that needs hardly more, less than
+       1 % of the defaults' memory, takes its place where it is faster by more than what counts as equal.
     2. Else, of the rows that save at least 1 %, the one with the smallest product of memory and time
        relative to the defaults, if that product is below one: a saving larger than its price.
     3. Else the defaults.
@@ -79,11 +80,24 @@ def balanced_pick(
     memory, _, seconds = _must(reference)
     allowed = allowed_seconds(reference, recorded_seconds)
     saving = [row for row in _usable(rows) if _must(row)[0] <= memory * (1 - WORTHWHILE_SAVING)]
-    as_fast = memory_pick([row for row in saving if _must(row)[2] <= allowed])
-    if as_fast is not None or not saving:
-        return as_fast or reference
+    as_fast = [row for row in saving if _must(row)[2] <= allowed]
+    if as_fast:
+        return _quickest_of_the_smallest(
+            as_fast, margin=memory * WORTHWHILE_SAVING, recorded=recorded_seconds
+        )
+    if not saving:
+        return reference
     worth = min(saving, key=lambda row: (_price(row, memory, seconds), row.number))
     return worth if _price(worth, memory, seconds) < 1 else reference
+
+
+def _quickest_of_the_smallest(rows: Sequence[Row], *, margin: float, recorded: float | None) -> Row | None:
+    """The smallest peak reserved, unless one within `margin` bytes of it is really faster."""
+    smallest = memory_pick(rows)
+    quickest = speed_pick([row for row in rows if smallest and _must(row)[0] <= _must(smallest)[0] + margin])
+    if smallest is None or quickest is None:
+        return None
+    return smallest if _must(smallest)[2] <= allowed_seconds(quickest, recorded) else quickest
 
 
 def allowed_seconds(reference: Row, recorded_seconds: float | None) -> float:

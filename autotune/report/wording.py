@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import statistics
 from dataclasses import dataclass
+from pathlib import Path
 
 from autotune.measurement import Measurement, Obtained, Outcome
 from autotune.report.pick import point
@@ -102,8 +104,15 @@ def outcome(row: Row) -> str:
 def subject(summary: Summary) -> str:
     """What was tuned, in one line."""
     conditions = summary.conditions
-    what = conditions.script or conditions.trace or "?"
+    what = _from_here(conditions.script or conditions.trace or "?")
     return plain(" ".join([what, *conditions.arguments]))
+
+
+def _from_here(path: str) -> str:
+    """The path as one would type it: relative to the working folder where it lies inside."""
+    with contextlib.suppress(ValueError, OSError):
+        return str(Path(path).relative_to(Path.cwd()))
+    return path
 
 
 def machine(summary: Summary) -> str:
