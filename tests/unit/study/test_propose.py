@@ -59,7 +59,7 @@ def test_the_same_history_and_seed_give_the_same_proposal(sampler: str) -> None:
     assert proposed(Known(strings=set()), sampler=sampler) == first
 
 
-@pytest.mark.parametrize("sampler", HERE)
+@pytest.mark.parametrize("sampler", [one for one in HERE if one.values != ("gp",)])  # gp takes minutes
 def test_a_proposal_is_not_one_that_is_known(sampler: str) -> None:
     known: set[str] = set()
     for _ in range(4):
