@@ -188,7 +188,7 @@ def compare(name: str, task: Task, arguments: argparse.Namespace) -> dict[str, A
 def rows(report: dict[str, Any], scenario: str, *, limited: bool) -> Iterator[str]:
     """One line of the table."""
     if report["best"] == float("inf"):
-        yield f"| {report['trace']} | {scenario} | nothing tried fits | | | | | |"
+        yield f"| {report['trace']} | {scenario} | nothing tried fits | | | | | | | |"
         return
     unit = (lambda loss: f"{loss * 1e3:.1f} ms") if limited else (lambda loss: f"{loss / 2**20:,.0f} MiB")
     methods = report["methods"]
