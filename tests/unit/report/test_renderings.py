@@ -191,6 +191,7 @@ def test_the_json_document_has_the_agreed_keys(study: Summary) -> None:
         "recommended",
         "front",
         "trials",
+        "confirmed",
     ]
     assert list(found["trials"][0]) == [
         "number",
