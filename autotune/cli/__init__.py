@@ -20,6 +20,7 @@ COMMANDS = {
     "record": "record the allocations of a script into a trace file",
     "replay": "replay a trace under given settings, to the byte",
     "report": "show a study: baseline, front, recommendation",
+    "verify": "measure a study's claim again; exit status 1 if it no longer holds",
     "export": "write the chosen settings as an env file, or for a shell, Docker, Slurm",
     "dashboard": "browse a study in optuna-dashboard, on localhost",
     "doctor": "say what this machine can do, and what will not work and why",

@@ -20,6 +20,8 @@ from autotune.study.storage import check_storage
 DEFAULT_ENGINE = "model"
 ENGINE_OFF = "off"
 """In place of an engine: no screening, a plain Optuna study."""
+CONFIRM_ROUNDS = 3
+"""The fewest from which an interval says something."""
 RUNS = Path("autotune-runs")
 """Logs and recordings, one folder a study."""
 
@@ -53,6 +55,8 @@ class Request:
     engine: str = DEFAULT_ENGINE
     """Which allocator engine screens by replay; `off` = none."""
     sampler: str = "tpe"
+    confirm_rounds: int = CONFIRM_ROUNDS
+    """Rounds in which the finalists of a measured study are measured again; 0 = none."""
     early_stop: bool = True
     """Whether a measured study ends when nothing is left to gain."""
 
@@ -108,6 +112,7 @@ class Request:
             ("trials", self.trials, 1),
             ("warmup", self.warmup, 0),
             ("steps", self.steps, 1),
+            ("confirm-rounds", self.confirm_rounds, 0),
         ):
             if value < lowest:
                 raise UsageError(f"--{name} {value} is too few; it takes {lowest} or more.")
