@@ -111,6 +111,7 @@ def run(options: argparse.Namespace) -> int:
 
     from autotune.report.summary import document, summarise
     from autotune.report.terminal import print_report
+    from autotune.study.storage import database_errors, without_password
 
     progress = Console(stderr=True)
     request = read_request(options)
@@ -121,12 +122,14 @@ def run(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             _say(progress, "Interrupted; every finished trial is kept. To go on: " + _same_command(request))
             return 130
-    summary = summarise(study)
+    with database_errors(without_password(request.storage)):
+        summary = summarise(study)
     if options.json:
         print(json.dumps(document(summary), indent=2))
     else:
         print_report(summary, Console())
-    _say(progress, _next_commands(summary, request))
+    if summary.recommended is not None:
+        _say(progress, _next_commands(summary, request))
     return 0 if summary.recommended is not None else 1
 
 

@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from autotune.cli.options import add_study_arguments, open_chosen_study
+from autotune.cli.options import add_study_arguments, open_chosen_summary
 
 if TYPE_CHECKING:
     from autotune.measurement import Measurement
@@ -28,7 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=int, default=3, metavar="N", help="runs of each, in turn (default 3)"
     )
-    parser.add_argument("--steps", type=int, metavar="N", help="measured steps a run (default: the study's)")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="measured steps a run (default: as many as it was claimed with)",
+    )
     parser.add_argument("--python", default="", metavar="PATH", help="interpreter that runs the script")
     parser.add_argument("--device", type=int, default=0, metavar="N", help="index of the GPU (default 0)")
     parser.add_argument(
@@ -39,12 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure, compare with the claim, say so. Nothing is stored."""
-    from autotune.report.summary import summarise
     from autotune.settings import parse_torch_version
     from autotune.study.verify import claim_of, judge, measure, runner_of
 
     _check(options)
-    summary = summarise(open_chosen_study(options))
+    summary = open_chosen_summary(options)
     claim = claim_of(summary, options.settings)
     torch = summary.conditions.environment.torch
     if torch:
@@ -58,12 +62,13 @@ def run(options: argparse.Namespace) -> int:
         say=_say,
     )
     _say(f"{2 * options.rounds} runs: PyTorch's defaults and {claim.settings}, in turn.")
+    steps = options.steps or (summary.conditions.measured_steps or 1) * claim.times_steps
     with contextlib.closing(runner):
         found = measure(
             runner,
             claim.settings,
             rounds=options.rounds,
-            steps=options.steps,
+            steps=steps,
             heard=_progress(options.rounds),
         )
     verdict = judge(claim, found)

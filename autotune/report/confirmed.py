@@ -11,6 +11,9 @@ from autotune.report.noise import Change, change
 from autotune.report.stored import Role, Row
 from autotune.units import format_bytes, format_percent
 
+LEAST_ROUNDS = 3
+"""Fewer say too little to overthrow a recommendation."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Confirmed:
@@ -31,6 +34,14 @@ class Confirmed:
     """None where either side failed, or there was but one round."""
     seconds: Change | None
     """Of the median step; None also where steps were not timed."""
+
+    @property
+    def refuted(self) -> bool:
+        """Whether three rounds or more found that it fails, or saves nothing beyond noise."""
+        if self.rounds < LEAST_ROUNDS or self.reference_failures:
+            return self.rounds >= LEAST_ROUNDS and self.failures > 0
+        saves = self.memory is not None and self.memory.high < 1
+        return self.failures > 0 or not saves
 
     def to_json(self) -> dict[str, Any]:
         """The fields, for `--json`."""

@@ -36,7 +36,7 @@ class Summary:
     baseline: Row | None
     """The defaults' row: the first one that completed, else the last one; None before the first trial."""
     recommended: Row | None
-    """The balanced pick; None while nothing has completed."""
+    """The balanced pick, of what no confirmation refuted; None while nothing has completed."""
     front: tuple[Row, ...]
     """Completed rows that no other row dominates, equal ones included."""
     same_as: Mapping[str, int] = field(default_factory=dict)
@@ -118,6 +118,7 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
     """The summary of rows that were read already."""
     tried = searched(rows)
     repeated = [row.measurement.median_step_seconds for row in rows if row.role is Role.DEFAULT]
+    refuted = {found.settings for found in confirmations(rows) if found.refuted}
     noise = spread([seconds for seconds in repeated if seconds])
     defaults = [row for row in tried if row.role is Role.DEFAULT]
     baseline = defaults[-1] if defaults else None
@@ -128,7 +129,12 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
         conditions=conditions,
         rows=tuple(rows),
         baseline=baseline,
-        recommended=balanced_pick(tried, baseline, recorded_seconds=conditions.recorded_seconds, noise=noise),
+        recommended=balanced_pick(
+            [row for row in tried if row.settings not in refuted],
+            baseline,
+            recorded_seconds=conditions.recorded_seconds,
+            noise=noise,
+        ),
         front=tuple(row for row in tried if row.number in members),
     )
 

@@ -83,7 +83,9 @@ def _seconds_change(row: Row, seconds: float, reference: float) -> str:
     if row.measurement.obtained is Obtained.MEASURED:
         return format_change(seconds, reference)
     difference = seconds - reference
-    sign = "+" if difference > 0 else "−" if difference < 0 else "±"
+    if difference == 0:
+        return "as before"
+    sign = "+" if difference > 0 else "−" if difference < 0 else ""
     return f"{sign}{format_seconds(abs(difference))}"
 
 

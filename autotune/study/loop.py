@@ -224,7 +224,8 @@ def _require_baseline(measurement: Measurement) -> None:
 
 
 def _why(measurement: Measurement) -> str:
-    return measurement.reason or f"{measurement.outcome}."
+    reason = (measurement.reason or str(measurement.outcome)).rstrip()
+    return reason if reason.endswith((".", "!", "?")) else f"{reason}."
 
 
 def study_storage(study: optuna.Study) -> optuna.storages.RDBStorage:

@@ -16,6 +16,7 @@ from autotune.report.pick import point
 from autotune.report.stored import Conditions
 from autotune.report.summary import Summary
 from autotune.settings import AllocatorSettings, parse_torch_version
+from autotune.study.confirm import MORE_STEPS
 from autotune.study.prepare import digest
 from autotune.study.request import RUNS
 from autotune.trial.preflight import preflight
@@ -41,6 +42,8 @@ class Claim:
     """Peak reserved as a ratio; None where the defaults do not run, so that running is the claim."""
     seconds: float | None
     """Step time as a ratio; None where it is not known."""
+    times_steps: int = 1
+    """How many times the steps of a trial it was measured with: a script that grows needs as many again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +76,7 @@ def claim_of(summary: Summary, settings: str | None) -> Claim:
     confirmed = next((one for one in confirmations(summary.rows) if one.settings == text), None)
     if confirmed is not None and confirmed.memory is not None:
         seconds = confirmed.seconds.ratio if confirmed.seconds else None
-        return Claim(settings=parsed, memory=confirmed.memory.ratio, seconds=seconds)
+        return Claim(settings=parsed, memory=confirmed.memory.ratio, seconds=seconds, times_steps=MORE_STEPS)
     row = next((row for row in summary.rows if row.settings == text and row.completed), None)
     own = point(row) if row else None
     defaults = point(summary.baseline) if summary.baseline else None

@@ -14,13 +14,12 @@ from autotune.units import format_bytes
 T = TypeVar("T")
 
 THROTTLE_REASONS = {
-    0x04: "power cap",
     0x08: "hardware slowdown",
     0x20: "temperature",
     0x40: "temperature",
     0x80: "power brake",
 }
-"""Bits of `nvmlDeviceGetCurrentClocksThrottleReasons` (nvml.h) that slow a busy GPU down."""
+"""Bits of `nvmlDeviceGetCurrentClocksThrottleReasons` (nvml.h); a power cap is normal under full load."""
 
 
 class SharedGpu:

@@ -131,3 +131,13 @@ def test_a_finalist_that_fails_is_said(study: optuna.Study) -> None:
     confirm(study, Runner({EXPANDABLE: timed(6, 1.0, Outcome.CRASHED)}), SPACE, rounds=2)
     (found,) = confirmations(read_rows(study))
     assert "2 of its runs did not complete" in sentence(found)
+
+
+@pytest.mark.parametrize("found", [timed(10, 1.0), timed(6, 1.0, Outcome.OUT_OF_MEMORY)])
+def test_a_recommendation_that_three_rounds_refute_is_none(study: optuna.Study, found: Measurement) -> None:
+    run_trials(study, Runner({"": timed(10, 1.0), EXPANDABLE: timed(6, 1.0)}), plan(2))
+    assert document(summarise(study))["recommended"] == 1
+    confirm(study, Runner({"": timed(10, 1.0), EXPANDABLE: found}), SPACE, rounds=2)
+    assert document(summarise(study))["recommended"] == 1
+    confirm(study, Runner({"": timed(10, 1.0), EXPANDABLE: found}), SPACE, rounds=3)
+    assert document(summarise(study))["recommended"] == 0
