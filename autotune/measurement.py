@@ -52,6 +52,10 @@ class Environment:
     """Allocator backend in effect."""
     tenants: tuple[str, ...] = ()
     """Other processes that used the GPU during the trial, as `pid name (MiB)`."""
+    throttled: tuple[str, ...] = ()
+    """Why the GPU lowered its clocks during the trial; empty if it did not, or does not tell."""
+    cpu_busy: float | None = None
+    """Share of all CPU cores that was busy during the trial, the trial's own work included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,8 @@ class Measurement:
     """Wall-clock seconds of each measured step after warm-up, GPU synchronised at the boundaries."""
     step_peak_reserved_bytes: tuple[int, ...] = ()
     """Reserved bytes at the end of every step, warm-up included."""
+    step_alloc_retries: tuple[int, ...] = ()
+    """Allocation retries within every step, warm-up included."""
     whole_run_is_one_step: bool = False
     """True when the script neither steps an optimizer nor calls autotune.step()."""
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
 from autotune import __version__
+from autotune.cli.streams import ReaderGoneError, prepare_streams
 from autotune.errors import AutotuneError
 
 COMMANDS = {
@@ -20,6 +20,7 @@ COMMANDS = {
     "record": "record the allocations of a script into a trace file",
     "replay": "replay a trace under given settings, to the byte",
     "report": "show a study: baseline, front, recommendation",
+    "verify": "measure a study's claim again; exit status 1 if it no longer holds",
     "export": "write the chosen settings as an env file, or for a shell, Docker, Slurm",
     "dashboard": "browse a study in optuna-dashboard, on localhost",
     "doctor": "say what this machine can do, and what will not work and why",
@@ -30,22 +31,32 @@ Modules are imported only when their command is asked for, so `--help` stays fas
 """
 
 
+LONGEST_SENTENCE = 1000
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    prepare_streams()
     try:
         options = _parser(arguments).parse_args(arguments)
-        return int(importlib.import_module(f"autotune.cli.{options.command}").run(options))
+        status = int(importlib.import_module(f"autotune.cli.{options.command}").run(options))
+        sys.stdout.flush()
+        return status
     except AutotuneError as error:
-        print(f"autotune: {error}", file=sys.stderr)
+        print(f"autotune: {one_line(str(error))}", file=sys.stderr)
         return error.exit_status
     except KeyboardInterrupt:
         print("autotune: interrupted; what was finished is kept.", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # The reader of our pipe has gone (`| head`); point stdout elsewhere so that Python's exit is quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGoneError:
         return 0
+
+
+def one_line(text: str) -> str:
+    """The text on one line of bearable length: it may quote what somebody typed, however much that is."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= LONGEST_SENTENCE else f"{flat[: LONGEST_SENTENCE - 200]} … {flat[-200:]}"
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -83,6 +83,20 @@ def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="proposes what comes after the screening: tpe, gp, nsga2, qmc or random (default tpe)",
     )
+    rounds = group.add_mutually_exclusive_group()
+    rounds.add_argument(
+        "--confirm-rounds",
+        type=int,
+        metavar="N",
+        help="how often the finalists of a measured study are measured again, in turn (default 3)",
+    )
+    rounds.add_argument(
+        "--no-confirm",
+        dest="confirm_rounds",
+        action="store_const",
+        const=0,
+        help="leave that out",
+    )
     group.add_argument(
         "--no-early-stop",
         dest="early_stop",
@@ -97,6 +111,7 @@ def run(options: argparse.Namespace) -> int:
 
     from autotune.report.summary import document, summarise
     from autotune.report.terminal import print_report
+    from autotune.study.storage import database_errors, without_password
 
     progress = Console(stderr=True)
     request = read_request(options)
@@ -107,12 +122,14 @@ def run(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             _say(progress, "Interrupted; every finished trial is kept. To go on: " + _same_command(request))
             return 130
-    summary = summarise(study)
+    with database_errors(without_password(request.storage)):
+        summary = summarise(study)
     if options.json:
         print(json.dumps(document(summary), indent=2))
     else:
         print_report(summary, Console())
-    _say(progress, _next_commands(summary, request))
+    if summary.recommended is not None:
+        _say(progress, _next_commands(summary, request))
     return 0 if summary.recommended is not None else 1
 
 
@@ -153,6 +170,7 @@ def read_request(options: argparse.Namespace) -> Request:
 
 def _tune(request: Request, progress: Console) -> Study:
     """Prepare, then run trials until the budget is spent."""
+    from autotune.measurement import Obtained
     from autotune.study.book import check_conditions, open_study
     from autotune.study.lock import hold_study
     from autotune.study.prepare import look_at, plan_for, runner_for
@@ -174,6 +192,8 @@ def _tune(request: Request, progress: Console) -> Study:
             if _has_trials_left(study, plan, progress):
                 plan = _guided(plan, subject, conditions, runner, storage, progress)
                 _run_shown(study, runner, plan, progress)
+            if runner.obtained is Obtained.MEASURED:
+                _confirm_shown(study, runner, plan, request.confirm_rounds, progress)
     return study
 
 
@@ -199,9 +219,9 @@ def _introduce(subject: Subject, plan: Plan, progress: Console) -> None:
 
 
 def _has_trials_left(study: Study, plan: Plan, progress: Console) -> bool:
-    from autotune.report.stored import read_rows
+    from autotune.report.stored import read_rows, searched
 
-    done = len(read_rows(study))
+    done = len(searched(read_rows(study)))
     if done >= plan.trials:
         _say(progress, f"The study has {done} trials already; --trials {done + 20} adds to them.")
         return False
@@ -236,11 +256,13 @@ def _guided(
 
 def _run_shown(study: Study, runner: Runner, plan: Plan, progress: Console) -> None:
     from autotune.report.live import LiveProgress
-    from autotune.report.stored import read_rows
+    from autotune.report.stored import read_rows, searched
+    from autotune.report.summary import summarise
     from autotune.study.loop import Ending, run_trials
 
-    rows = read_rows(study)
-    with LiveProgress(progress, trials=plan.trials, rows=rows) as live:
+    before = summarise(study)
+    done = len(searched(before.rows))
+    with LiveProgress(progress, trials=plan.trials, done=done, baseline=before.baseline) as live:
         ending = run_trials(
             study,
             runner,
@@ -248,7 +270,7 @@ def _run_shown(study: Study, runner: Runner, plan: Plan, progress: Console) -> N
             on_start=lambda number, candidate: live.started(str(candidate.settings)),
             on_finish=live.finished,
         )
-    done = len(read_rows(study))
+    done = len(searched(read_rows(study)))
     if ending is Ending.SPACE_EXHAUSTED:
         _say(progress, f"Ended after {done} trials: everything in the search space was tried.")
     if ending is Ending.NOTHING_TO_GAIN:
@@ -256,6 +278,32 @@ def _run_shown(study: Study, runner: Runner, plan: Plan, progress: Console) -> N
             progress,
             f"Ended after {done} trials: by prediction nothing untested improves memory or time by more than "
             "the noise (--no-early-stop goes on).",
+        )
+
+
+def _confirm_shown(study: Study, runner: Runner, plan: Plan, rounds: int, progress: Console) -> None:
+    """Measure the finalists again; what an earlier run confirmed already is not repeated."""
+    from autotune.report.live import LiveProgress
+    from autotune.report.summary import summarise
+    from autotune.study.confirm import MORE_STEPS, confirm, finalists, missing_runs
+
+    summary = summarise(study)
+    missing = len(list(missing_runs(finalists(summary), summary.rows, rounds)))
+    if not missing:
+        return
+    _say(
+        progress,
+        f"Confirming: {missing} more runs, the finalists in turn, with {MORE_STEPS} times the steps "
+        "(--no-confirm leaves that out).",
+    )
+    with LiveProgress(progress, trials=missing, baseline=summary.baseline) as live:
+        confirm(
+            study,
+            runner,
+            plan.space,
+            rounds=rounds,
+            on_start=lambda number, candidate: live.started(str(candidate.settings)),
+            on_finish=live.finished,
         )
 
 

@@ -12,7 +12,7 @@ Format history of `conditions`:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
@@ -34,7 +34,8 @@ class Role(StrEnum):
     """Why a trial was run."""
 
     DEFAULT = "default"
-    """PyTorch's defaults: what everything else is compared with."""
+    """PyTorch's defaults: what everything else is compared with. Where steps are timed they run several
+    times over a study; the first run that completes is the baseline, the others tell the noise."""
     EXPANDABLE = "expandable"
     """`expandable_segments:True` alone."""
     ENVIRONMENT = "environment"
@@ -48,7 +49,8 @@ class Role(StrEnum):
     SAMPLED = "sampled"
     """Proposed by the sampler."""
     CONFIRM = "confirm"
-    """A finalist measured again."""
+    """A finalist measured again, in rounds and with more steps. Such rows are on no front and picked by no
+    rule: they say how sure the answer is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +140,17 @@ def read_rows(study: Study) -> list[Row]:
     """The study's finished trials, by number; trials that something else added are left out."""
     rows = (_row(trial) for trial in study.get_trials(deepcopy=False) if trial.state.is_finished())
     return [row for row in rows if row is not None]
+
+
+def searched(rows: Sequence[Row]) -> list[Row]:
+    """Rows that tried settings: without confirmations, and without repetitions of the defaults."""
+    done = next((row.number for row in rows if row.role is Role.DEFAULT and row.completed), None)
+    return [
+        row
+        for row in rows
+        if row.role is not Role.CONFIRM
+        and (row.role is not Role.DEFAULT or done is None or row.number <= done)
+    ]
 
 
 def read_same_as(study: Study) -> dict[str, int]:

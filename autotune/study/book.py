@@ -35,6 +35,7 @@ from autotune.report.stored import (
 )
 from autotune.study.candidates import Candidate
 from autotune.study.space import SearchSpace
+from autotune.study.storage import database_errors
 from autotune.units import format_bytes
 
 OUT_OF_MEMORY = "out_of_memory"
@@ -88,14 +89,15 @@ def load_study(storage: RDBStorage, name: str | None) -> optuna.Study:
     Raises:
         StudyError: there is none.
     """
-    names = study_names(storage)
-    if name is not None and name not in names:
-        known = f"it has {', '.join(_quoted(names[-5:]))}" if names else "it is empty"
-        raise StudyError(f"There is no study '{name}' in {shown(storage)}; {known}.")
-    for found in [name] if name is not None else reversed(names):
-        study = optuna.load_study(study_name=found, storage=storage, sampler=RandomSampler())
-        if name is not None or (CONDITIONS in study.user_attrs and SCREEN_OF not in study.user_attrs):
-            return study
+    with database_errors(shown(storage)):
+        names = study_names(storage)
+        if name is not None and name not in names:
+            known = f"it has {', '.join(_quoted(names[-5:]))}" if names else "it is empty"
+            raise StudyError(f"There is no study '{name}' in {shown(storage)}; {known}.")
+        for found in [name] if name is not None else reversed(names):
+            study = optuna.load_study(study_name=found, storage=storage, sampler=RandomSampler())
+            if name is not None or (CONDITIONS in study.user_attrs and SCREEN_OF not in study.user_attrs):
+                return study
     raise StudyError(f"There is no study in {shown(storage)} yet; make one with `autotune run`.")
 
 
@@ -107,9 +109,10 @@ def open_study(storage: RDBStorage, name: str, conditions: Conditions) -> optuna
     """
     check_name(name)
     check_conditions(storage, name, conditions)
-    study = _create_or_load(storage, name, len(objectives(conditions.obtained)))
-    if CONDITIONS not in study.user_attrs:
-        _begin(study, conditions)
+    with database_errors(shown(storage)):
+        study = _create_or_load(storage, name, len(objectives(conditions.obtained)))
+        if CONDITIONS not in study.user_attrs or not study.get_trials(deepcopy=False):
+            _begin(study, conditions)
     return study
 
 
@@ -127,11 +130,13 @@ def check_conditions(
     Raises:
         StudyError: the study is somebody else's, or was made under other conditions.
     """
-    if name not in study_names(storage):
-        return None
-    study = optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
+    with database_errors(shown(storage)):
+        if name not in study_names(storage):
+            return None
+        study = optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
+        trials = study.get_trials(deepcopy=False)
     if CONDITIONS not in study.user_attrs:
-        if study.get_trials(deepcopy=False) or len(study.directions) != len(objectives(conditions.obtained)):
+        if trials or len(study.directions) != len(objectives(conditions.obtained)):
             raise StudyError(
                 f"Study '{name}' in {shown(storage)} was not made by autotune; {_new_name(storage, name)}"
             )
@@ -139,6 +144,8 @@ def check_conditions(
     stored = read_conditions(study)
     now = replace(conditions, trace_sha256=stored.trace_sha256) if before_recording else conditions
     differences = compare(stored, now)
+    if differences and not trials:
+        return None  # It holds nothing that could be mixed with something else.
     if differences:
         raise StudyError(
             f"Study '{name}' was made with {'; with '.join(differences)}, and results made under different "

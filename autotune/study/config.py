@@ -31,6 +31,7 @@ class StudyFile:
     seed: int | None = None
     engine: str | None = None
     sampler: str | None = None
+    confirm_rounds: int | None = None
     early_stop: bool | None = None
 
 
@@ -86,6 +87,7 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
     "seed": (int, "a whole number"),
     "engine": (str, "an engine or off, as text"),
     "sampler": (str, "the name of a sampler, as text"),
+    "confirm_rounds": (int, "a whole number"),
     "early_stop": (bool, "true or false"),
 }
 """Key → its type, and that type in words."""

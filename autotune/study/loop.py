@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -17,7 +17,8 @@ import optuna
 from autotune.errors import WorkFailedError
 from autotune.measurement import Measurement, Obtained, Outcome
 from autotune.report.pick import point
-from autotune.report.stored import SAME_AS, Role, Row, read_conditions, read_rows, read_same_as
+from autotune.report.stored import SAME_AS, Role, Row, read_conditions, read_rows, read_same_as, searched
+from autotune.study.baselines import baseline_is_due, baselines_missing
 from autotune.study.book import enter, shown
 from autotune.study.candidates import Candidate
 from autotune.study.dead_ends import BROKEN, dead_end
@@ -52,11 +53,13 @@ class Plan:
     first: Sequence[Candidate]
     """Candidates that come before the sampler's, the defaults at their head."""
     trials: int
-    """Finished trials the study shall have in the end, those of earlier runs included."""
+    """Finished trials the study shall have in the end, those of earlier runs included, repetitions aside."""
     seed: int
     sampler: str = "tpe"
     guide: Guide | None = None
     """What the trace predicts; None = every trial is a leap in the dark."""
+    baselines: int = 1
+    """How often the defaults run, spread over the first trials; more than once where runs differ."""
     early_stop: bool = False
     """Whether to end before the budget is spent when nothing is left to gain."""
 
@@ -95,7 +98,7 @@ def run_trials(
         with database_errors(shown(study_storage(study))):
             enter(study, plan.space, candidate, measurement, started)
         on_finish(_entered(number, candidate, measurement))
-        if candidate.role is Role.DEFAULT:
+        if candidate.role is Role.DEFAULT and not candidate.repeated:
             _require_baseline(measurement)
         broken = broken + 1 if measurement.outcome in BROKEN else 0
         if broken == GIVE_UP_AFTER:
@@ -108,22 +111,33 @@ def run_trials(
 
 def _ending(study: optuna.Study, plan: Plan) -> Ending:
     rows = _rows(study)
-    if len(rows) >= plan.trials:
+    if len(searched(rows)) >= plan.trials:
         return Ending.BUDGET_SPENT
     return Ending.NOTHING_TO_GAIN if plan.stops(rows) else Ending.SPACE_EXHAUSTED
 
 
 def _candidates(study: optuna.Study, plan: Plan) -> Iterator[Candidate]:
     """Candidates not tried yet, as many as the budget allows, each worked out when it is wanted."""
-    while len(rows := _rows(study)) < plan.trials:
-        known = _known(study, rows, plan)
-        _note_repetitions(study, plan, rows)
-        candidate = next((one for one in plan.first if _is_wanted(one, known)), None)
-        if candidate is None and not plan.stops(rows):
-            candidate = _proposal(study, plan, rows, known)
+    while True:
+        rows = _rows(study)
+        candidate = None
+        if len(searched(rows)) < plan.trials and not baseline_is_due(rows, plan.baselines):
+            candidate = _untried(study, plan, rows)
+        if candidate is None and baselines_missing(rows, plan.baselines):
+            candidate = replace(plan.first[0], repeated=True)
         if candidate is None:
             return
         yield candidate
+
+
+def _untried(study: optuna.Study, plan: Plan, rows: Sequence[Row]) -> Candidate | None:
+    """The next of the first candidates, else what the sampler proposes; None when nothing is left to try."""
+    known = _known(study, rows, plan)
+    _note_repetitions(study, plan, rows)
+    candidate = next((one for one in plan.first if _is_wanted(one, known)), None)
+    if candidate is None and not plan.stops(rows):
+        candidate = _proposal(study, plan, rows, known)
+    return candidate
 
 
 def _proposal(study: optuna.Study, plan: Plan, rows: Sequence[Row], known: Known) -> Candidate | None:
@@ -210,7 +224,8 @@ def _require_baseline(measurement: Measurement) -> None:
 
 
 def _why(measurement: Measurement) -> str:
-    return measurement.reason or f"{measurement.outcome}."
+    reason = (measurement.reason or str(measurement.outcome)).rstrip()
+    return reason if reason.endswith((".", "!", "?")) else f"{reason}."
 
 
 def study_storage(study: optuna.Study) -> optuna.storages.RDBStorage:

@@ -14,6 +14,7 @@ from autotune.errors import UsageError, WorkFailedError
 from autotune.measurement import Environment, Obtained, Outcome
 from autotune.report.stored import Conditions
 from autotune.settings import AllocatorSettings, TorchVersion, parse_torch_version
+from autotune.study.baselines import BASELINES
 from autotune.study.candidates import environment_settings, first_candidates
 from autotune.study.loop import Plan
 from autotune.study.request import DEFAULT_ENGINE, ENGINE_OFF, Request
@@ -87,6 +88,7 @@ def plan_for(subject: Subject) -> Plan:
         trials=request.trials,
         seed=request.seed or 0,
         sampler=request.sampler,
+        baselines=BASELINES if subject.conditions.obtained is Obtained.MEASURED else 1,
         early_stop=request.early_stop and subject.conditions.obtained is Obtained.MEASURED,
     )
 

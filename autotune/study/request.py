@@ -20,6 +20,10 @@ from autotune.study.storage import check_storage
 DEFAULT_ENGINE = "model"
 ENGINE_OFF = "off"
 """In place of an engine: no screening, a plain Optuna study."""
+CONFIRM_ROUNDS = 3
+"""The fewest from which an interval says something."""
+MOST = 1_000_000
+"""Trials or steps; more would not end."""
 RUNS = Path("autotune-runs")
 """Logs and recordings, one folder a study."""
 
@@ -53,6 +57,8 @@ class Request:
     engine: str = DEFAULT_ENGINE
     """Which allocator engine screens by replay; `off` = none."""
     sampler: str = "tpe"
+    confirm_rounds: int = CONFIRM_ROUNDS
+    """Rounds in which the finalists of a measured study are measured again; 0 = none."""
     early_stop: bool = True
     """Whether a measured study ends when nothing is left to gain."""
 
@@ -96,6 +102,8 @@ class Request:
             )
         if self.script is not None and self.trace is not None:
             raise UsageError("--script and --trace exclude each other; keep one.")
+        if self.trace is not None and self.python:
+            raise UsageError("--python is for --script; a trace is replayed without any interpreter.")
         if self.trace is not None and self.args:
             raise UsageError(f"A trace takes no arguments ({' '.join(self.args)}); they belong to a script.")
         if self.script is not None and self.torch_version is not None:
@@ -108,9 +116,11 @@ class Request:
             ("trials", self.trials, 1),
             ("warmup", self.warmup, 0),
             ("steps", self.steps, 1),
+            ("confirm-rounds", self.confirm_rounds, 0),
         ):
-            if value < lowest:
-                raise UsageError(f"--{name} {value} is too few; it takes {lowest} or more.")
+            if not lowest <= value <= MOST:
+                few = "few" if value < lowest else "many"
+                raise UsageError(f"--{name} {value:.6g} is too {few}; it takes {lowest} to {MOST:,}.")
         if not 0 < self.timeout < 1e9:
             raise UsageError(f"--timeout {self.timeout:g} leaves no time to run; give a number of seconds.")
         if self.seed is not None and not 0 <= self.seed < 1 << 32:

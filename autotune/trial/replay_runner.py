@@ -52,8 +52,10 @@ class ReplayRunner:
         )
         self.warmup_steps, self._first_operation, self.notes = steady_state(trace, warmup_steps)
 
-    def measure(self, settings: AllocatorSettings, *, number: int) -> Measurement:
-        """Replay the trace once."""
+    def measure(
+        self, settings: AllocatorSettings, *, number: int, measured_steps: int | None = None
+    ) -> Measurement:
+        """Replay the trace once; it has the steps that it has."""
         result = replay(
             self.trace,
             settings,

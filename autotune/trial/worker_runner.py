@@ -18,6 +18,7 @@ from autotune.trial.gpu import SharedGpu
 from autotune.trial.launcher import Launcher, LauncherDied
 from autotune.trial.outcome import measurement_of
 from autotune.trial.runner import Job
+from autotune.trial.watch import Watch
 
 ESTIMATE_TOTAL_BYTES = 80 << 30
 """Size of the GPU that an estimate pretends to run on where nobody says another; scripts may ask for it."""
@@ -135,19 +136,34 @@ class WorkerRunner:
         self._gpu = shared_gpu(job, facts)
         self.environment: Environment = facts.environment
 
-    def measure(self, settings: AllocatorSettings, *, number: int) -> Measurement:
-        """Run the script once, alone on its GPU."""
+    def measure(
+        self, settings: AllocatorSettings, *, number: int, measured_steps: int | None = None
+    ) -> Measurement:
+        """Run the script once, alone on its GPU; more steps than the job's have as much more time."""
         log = self._worker.log(f"trial-{number:03d}.log")
+        steps = measured_steps or self._job.measured_steps
+        time_share = max(1.0, steps / self._job.measured_steps)
         with self._gpu.alone(self._say):
             before = self._gpu.tenants()
-            answer = self._worker.run(settings, log=log)
+            with Watch(self._gpu) as watch:
+                answer = self._worker.run(
+                    settings,
+                    log=log,
+                    measured_steps=steps,
+                    timeout_seconds=self._job.timeout_seconds * time_share,
+                )
             tenants = dict.fromkeys([*before, *self._gpu.tenants()])
         return measurement_of(
             answer,
             settings=settings,
             job=self._job,
             obtained=self.obtained,
-            environment=replace(self.environment, tenants=tuple(tenants)),
+            environment=replace(
+                self.environment,
+                tenants=tuple(tenants),
+                throttled=watch.throttled,
+                cpu_busy=watch.cpu_busy,
+            ),
             log=str(log),
         )
 
