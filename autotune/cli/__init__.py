@@ -19,6 +19,8 @@ COMMANDS = {
     "run": "find the settings that suit a script or a recorded trace",
     "record": "record the allocations of a script into a trace file",
     "replay": "replay a trace under given settings, to the byte",
+    "sweep": "try one allocator option through several values, as a table and a figure",
+    "fit": "find the largest value of an argument, such as a batch size, that runs",
     "report": "show a study: baseline, front, recommendation",
     "verify": "measure a study's claim again; exit status 1 if it no longer holds",
     "export": "write the chosen settings as an env file, or for a shell, Docker, Slurm",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optuna import Study
 
     from autotune.report.summary import Summary
+    from autotune.study.request import Request
 
 DEFAULT_STORAGE = "sqlite:///autotune.db"
 
@@ -28,6 +31,59 @@ def add_study_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `[STUDY]` and `--storage`."""
     parser.add_argument("study", nargs="?", metavar="STUDY", help="name of the study (default: the newest)")
     add_storage_option(parser)
+
+
+def add_subject_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what is looked at, and how a run of it is measured, as for `run`."""
+    group = parser.add_argument_group("what to run", argument_default=argparse.SUPPRESS)
+    group.add_argument("--script", type=Path, metavar="FILE", help="a training or serving script, unchanged")
+    group.add_argument("--trace", type=Path, metavar="FILE", help="a recorded trace: no script, no GPU")
+    group.add_argument("args", nargs="*", metavar="-- ARGS", help="the script's own arguments")
+    group.add_argument("--python", metavar="PATH", help="interpreter that runs the script")
+    group.add_argument("--gpu", metavar="NAME|SIZE", help="the GPU to look at, where none is here")
+    group.add_argument("--torch", metavar="X.Y", help="whose rules a trace follows")
+    group.add_argument("--memory-limit", metavar="SIZE", help="memory that the script may reserve")
+    group.add_argument("--warmup", type=int, metavar="N", help="steps before measuring begins (default 5)")
+    group.add_argument("--steps", type=int, metavar="N", help="measured steps a run (default 20)")
+    group.add_argument("--timeout", type=float, metavar="S", help="seconds a run may take (default 600)")
+    group.add_argument("--seed", type=int, metavar="N", help="seed of the script (default 0)")
+
+
+def request_of(options: argparse.Namespace, *, purpose: str) -> Request:
+    """The checked request of `add_subject_arguments`, with logs in a folder named after the purpose.
+
+    Raises:
+        UsageError: a value cannot be read, or nothing is named to run.
+    """
+    from autotune.allocator.devices import device_total
+    from autotune.settings import parse_torch_version
+    from autotune.study.request import Request
+    from autotune.units import parse_size
+
+    readers: dict[str, tuple[str, Callable[[Any], Any]]] = {
+        "script": ("script", Path),
+        "trace": ("trace", Path),
+        "args": ("args", tuple),
+        "python": ("python", str),
+        "gpu": ("gpu_total", device_total),
+        "torch": ("torch_version", parse_torch_version),
+        "memory_limit": ("memory_limit", parse_size),
+        "warmup": ("warmup", int),
+        "steps": ("steps", int),
+        "timeout": ("timeout", float),
+        "seed": ("seed", int),
+    }
+    given = vars(options)
+    values = {field: read(given[name]) for name, (field, read) in readers.items() if given.get(name)}
+    values |= {name: given[name] for name in ("warmup", "steps", "timeout", "seed") if name in given}
+    request = Request(**values, study=f"{purpose}-{_stem(values)}", storage=DEFAULT_STORAGE)
+    request.check()
+    return request
+
+
+def _stem(values: dict[str, Any]) -> str:
+    path = values.get("script") or values.get("trace")
+    return path.stem if path else "nothing"
 
 
 def open_chosen_study(options: argparse.Namespace, *, read_only: bool = True) -> Study:

@@ -7,13 +7,16 @@ import json
 import sys
 from pathlib import Path
 
-from autotune.cli.options import add_study_arguments, open_chosen_summary
+from autotune.cli.options import add_study_arguments, open_chosen_study
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_study_arguments(parser)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that needs no network")
+    parser.add_argument(
+        "--quick", action="store_true", help="leave out what matters, for which the trace is replayed"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -22,20 +25,25 @@ def run(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from autotune.errors import UsageError
-    from autotune.report.summary import document
+    from autotune.report.summary import document, summarise
     from autotune.report.terminal import print_report
+    from autotune.study.evidence import matters_of
+    from autotune.study.storage import database_errors, without_password
 
-    summary = open_chosen_summary(options)
+    study = open_chosen_study(options)
+    with database_errors(without_password(options.storage)):
+        summary = summarise(study)
+        matters = None if options.quick else matters_of(study, summary)
     if options.html is not None:
         from autotune.report.page import render_page
 
         try:
-            options.html.write_text(render_page(summary), encoding="utf-8")
+            options.html.write_text(render_page(summary, matters), encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{options.html} cannot be written: {error.strerror}.") from error
         print(f"autotune: wrote {options.html}", file=sys.stderr)
     if options.json:
-        print(json.dumps(document(summary), indent=2))
+        print(json.dumps(document(summary, matters), indent=2))
     else:
-        print_report(summary, Console())
+        print_report(summary, Console(), matters)
     return 0 if summary.recommended is not None else 1

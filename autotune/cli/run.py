@@ -111,6 +111,7 @@ def run(options: argparse.Namespace) -> int:
 
     from autotune.report.summary import document, summarise
     from autotune.report.terminal import print_report
+    from autotune.study.evidence import matters_of
     from autotune.study.storage import database_errors, without_password
 
     progress = Console(stderr=True)
@@ -124,10 +125,11 @@ def run(options: argparse.Namespace) -> int:
             return 130
     with database_errors(without_password(request.storage)):
         summary = summarise(study)
+        matters = matters_of(study, summary)
     if options.json:
-        print(json.dumps(document(summary), indent=2))
+        print(json.dumps(document(summary, matters), indent=2))
     else:
-        print_report(summary, Console())
+        print_report(summary, Console(), matters)
     if summary.recommended is not None:
         _say(progress, _next_commands(summary, request))
     return 0 if summary.recommended is not None else 1

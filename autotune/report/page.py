@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from autotune.report import matters_text
 from autotune.report.confirmed import confirmations, sentence
 from autotune.report.figures import pair_figures, space_figure
 from autotune.report.folklore import folklore
@@ -23,6 +25,9 @@ from autotune.report.wording import (
     warnings,
 )
 
+if TYPE_CHECKING:
+    from autotune.report.matters import Matters
+
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
@@ -35,7 +40,7 @@ tr.recommended { background: #fdeeea; } tr.front { background: #eef4fd; }
 """
 
 
-def render_page(summary: Summary) -> str:
+def render_page(summary: Summary, matters: Matters | None = None) -> str:
     """The whole page."""
     title = f"autotune: {plain(summary.study)}"
     body = [
@@ -47,6 +52,7 @@ def render_page(summary: Summary) -> str:
         *_confirmed(summary),
         *(f'<p class="note">{_escape(warning)}</p>' for warning in warnings(summary)),
         *_figures(summary),
+        *_matters(matters),
         *_folklore(summary),
         "<h2>Trials</h2>",
         _table(summary),
@@ -71,6 +77,12 @@ def _figures(summary: Summary) -> Iterable[str]:
 def _confirmed(summary: Summary) -> Iterable[str]:
     for found in confirmations(summary.rows):
         yield f"<p>Confirmed: <code>{_escape(plain(found.settings))}</code>. {_escape(sentence(found))}</p>"
+
+
+def _matters(matters: Matters | None) -> Iterable[str]:
+    if matters is not None:
+        lines = "".join(f"<li>{_escape(line)}</li>" for line in matters_text.sentences(matters))
+        yield f"<h2>What matters here, by replay</h2><ul>{lines}</ul>"
 
 
 def _folklore(summary: Summary) -> Iterable[str]:

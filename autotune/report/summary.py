@@ -21,6 +21,8 @@ from autotune.report.stored import Conditions, Role, Row, read_conditions, read_
 if TYPE_CHECKING:
     from optuna import Study
 
+    from autotune.report.matters import Matters
+
 PICKS = ("balanced", "memory", "speed")
 """Names that `pick` knows, beside `trial:N`."""
 
@@ -139,7 +141,7 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
     )
 
 
-def document(summary: Summary) -> dict[str, Any]:
+def document(summary: Summary, matters: Matters | None = None) -> dict[str, Any]:
     """What `report --json` and `run --json` print."""
     members = {row.number for row in summary.front}
     return {
@@ -164,6 +166,7 @@ def document(summary: Summary) -> dict[str, Any]:
             for row in summary.rows
         ],
         "confirmed": [found.to_json() for found in confirmations(summary.rows)],
+        "matters": matters.to_json() if matters else None,
     }
 
 

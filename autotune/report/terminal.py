@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from autotune.report import matters_text
 from autotune.report.confirmed import confirmations, sentence
 from autotune.report.folklore import folklore
 from autotune.report.pick import point
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from autotune.report.matters import Matters
+
 SHOWN_FAILURES = 8
 SHOWN_FRONT = 12
 
 
-def print_report(summary: Summary, console: Console) -> None:
-    """Print what was tuned, the table, what failed, and what to use."""
+def print_report(summary: Summary, console: Console, matters: Matters | None = None) -> None:
+    """Print what was tuned, the table, what failed, what matters, and what to use."""
 
     def say(text: str, style: str = "") -> None:
         console.print(text, style=style, markup=False, highlight=False)
@@ -52,6 +55,10 @@ def print_report(summary: Summary, console: Console) -> None:
         say(f"Starting a worker took {format_seconds(summary.startup_seconds)} a trial (median).")
     for found in confirmations(summary.rows):
         say(f"Confirmed: {plain(found.settings)}. {sentence(found)}", "bold")
+    if matters is not None:
+        say("What matters here, by replay:")
+        for line in matters_text.sentences(matters):
+            say(f"  {line}")
     for warning in warnings(summary):
         say(f"Note: {warning}", "yellow")
     say(verdict(summary), "bold green" if summary.recommended else "bold red")

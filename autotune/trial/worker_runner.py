@@ -137,9 +137,17 @@ class WorkerRunner:
         self.environment: Environment = facts.environment
 
     def measure(
-        self, settings: AllocatorSettings, *, number: int, measured_steps: int | None = None
+        self,
+        settings: AllocatorSettings,
+        *,
+        number: int,
+        measured_steps: int | None = None,
+        arguments: tuple[str, ...] | None = None,
     ) -> Measurement:
-        """Run the script once, alone on its GPU; more steps than the job's have as much more time."""
+        """Run the script once, alone on its GPU; more steps than the job's have as much more time.
+
+        `arguments` take the place of the job's.
+        """
         log = self._worker.log(f"trial-{number:03d}.log")
         steps = measured_steps or self._job.measured_steps
         time_share = max(1.0, steps / self._job.measured_steps)
@@ -149,6 +157,7 @@ class WorkerRunner:
                 answer = self._worker.run(
                     settings,
                     log=log,
+                    arguments=list(self._job.arguments if arguments is None else arguments),
                     measured_steps=steps,
                     timeout_seconds=self._job.timeout_seconds * time_share,
                 )

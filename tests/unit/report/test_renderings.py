@@ -192,6 +192,7 @@ def test_the_json_document_has_the_agreed_keys(study: Summary) -> None:
         "front",
         "trials",
         "confirmed",
+        "matters",
     ]
     assert list(found["trials"][0]) == [
         "number",

@@ -265,7 +265,6 @@ def test_a_study_that_is_held_cannot_be_held_again(tmp_path: Path) -> None:
     [
         "update trial_user_attributes set value_json = '{'",
         "update trials set state = 'NONSENSE'",
-        "delete from study_directions",
         "drop table trials",
     ],
 )
