@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from autotune.allocator.devices import Card
 from autotune.errors import UsageError
 from autotune.settings import NEWEST_KNOWN_TORCH, AllocatorSettings, TorchVersion
 from autotune.study.book import check_name
@@ -32,8 +33,10 @@ class Request:
     """URL of the database."""
     trials: int = 60
     memory_limit: int | None = None
-    gpu_total: int | None = None
-    """Bytes of the GPU that is not here."""
+    gpu: Card | None = None
+    """The GPU that is not here."""
+    selected: float | None = None
+    """Share of a mask that an estimate takes where only a GPU would know it."""
     warmup: int = 5
     steps: int = 20
     timeout: float = 600.0
@@ -45,6 +48,11 @@ class Request:
     torch_version: TorchVersion | None = None
     """Whose rules a replayed trace follows; None = the recording's."""
     seed: int | None = 0
+
+    @property
+    def gpu_total(self) -> int | None:
+        """Bytes of the GPU that is not here."""
+        return self.gpu.total_bytes if self.gpu else None
 
     @property
     def name(self) -> str:
@@ -102,6 +110,8 @@ class Request:
                 raise UsageError(f"--{name} {value} is too few; it takes {lowest} or more.")
         if not 0 < self.timeout < 1e9:
             raise UsageError(f"--timeout {self.timeout:g} leaves no time to run; give a number of seconds.")
+        if self.selected is not None and not 0 <= self.selected <= 1:
+            raise UsageError(f"--selected {self.selected:g} is no share; give a number from 0 to 1.")
         if self.seed is not None and not 0 <= self.seed < 1 << 32:
             raise UsageError(
                 f"--seed {self.seed} is out of range; it takes 0 to {(1 << 32) - 1}, or use --no-seed."
