@@ -157,5 +157,5 @@ def _written(func: Any) -> list[tuple[int, str]]:
     return found
 
 
-def isis_small(tensor: torch.Tensor) -> bool:
+def is_small(tensor: torch.Tensor) -> bool:
     return tensor.numel() <= (LARGEST_FLOATS if tensor.is_floating_point() else LARGEST_INTEGERS)
