@@ -42,12 +42,15 @@ class Phantom(Gpu):
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
         torch.cuda.init()
         from . import phantom_mode, phantom_patch, phantom_storage, phantom_workspace
+        from .phantom_reduction import Processors
 
         self.storages = phantom_storage.Storages()
-        capability = torch.cuda.get_device_capability(0)
+        about = torch.cuda.get_device_properties(0)
+        threads = getattr(about, "max_threads_per_multi_processor", 2048)
+        processors = Processors(about.multi_processor_count, threads)
         self.mode = phantom_mode.PhantomMode(
             self.storages,
-            phantom_workspace.Workspaces(self.storages, capability),
+            phantom_workspace.Workspaces(self.storages, (about.major, about.minor), processors),
             selected=self._selected,
             stand_in=self._read,
             stop=self._stop,

@@ -9,6 +9,7 @@ and small values that the script's data determines are followed (`phantom_values
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -88,6 +89,9 @@ class PhantomMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented  # a subclass made of other tensors; its own operations come by later
         if FakeTensor not in types and not _names_cuda(kwargs.get("device")):
             return self.host.run(func, args, kwargs)
+        if func is aten.add.Tensor and sys._getframe().f_back is None and _accumulates(args, kwargs):
+            self.values.follow(aten.add_.Tensor, args, kwargs, args[0])
+            return args[0]
         special = self._special.get(func)
         if special is not None:
             return special(func, args, kwargs)
@@ -274,6 +278,30 @@ class PhantomMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise UnknownShape(str(func))
         self.guessed_shapes.add(f"{func} (a share of {self._selected:g} was asked for)")
         return math.ceil(self._selected * mask.numel())
+
+
+SOLE_TENSOR, SOLE_STORAGE = 4, 2
+"""Reference counts, as seen from a dispatch mode, of a tensor that only autograd's input buffer holds."""
+
+
+def _accumulates(args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether autograd adds up two gradients, and would write the sum into the first (input_buffer.cpp).
+
+    It does so with a tensor that nobody else holds, but never with a fake one. An operation that comes straight
+    from its engine has no Python frame below.
+    """
+    old, new = args[:2]
+    return (
+        not kwargs
+        and not torch.is_grad_enabled()
+        and is_phantom(old)
+        and is_phantom(new)
+        and old.shape == new.shape
+        and old.dtype == new.dtype
+        and old._use_count() <= SOLE_TENSOR
+        and torch._C._storage_Use_Count(old.untyped_storage()._cdata) <= SOLE_STORAGE
+        and torch._prims_common.is_non_overlapping_and_dense_or_false(old)
+    )
 
 
 def _names_cuda(device: Any) -> bool:

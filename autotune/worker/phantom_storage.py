@@ -80,10 +80,13 @@ class Storages:
         self._live.pop(entry.key, None)
         self._give_back(entry)
 
-    def transient(self, size: int) -> None:
-        """Memory that an operator takes and gives back before it returns."""
-        if size and self.enabled:
-            delete(alloc(size, current_stream(0)))
+    def transient(self, *sizes: int) -> None:
+        """Memory that an operator takes, all at one time, and gives back before it returns."""
+        if not self.enabled:
+            return
+        taken = [alloc(size, current_stream(0)) for size in sizes if size]
+        for address in taken:
+            delete(address)
 
     def keep(self, size: int) -> None:
         """Memory that a library takes for the rest of the run."""
