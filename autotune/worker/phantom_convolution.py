@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-POINTWISE_GRADIENT_BYTES, GRADIENT_BYTES = {2: 5_400_000, 4: 8_700_000}, {2: 2_400_000, 4: 8_300_000}
+POINTWISE_GRADIENT_BYTES, GRADIENT_BYTES = {2: 5_400_000, 4: 8_700_000}, {2: 2_400_000, 4: 8_388_608}
 """Up to about so many bytes of parts, by the size of an element."""
 MOST_PARTS = 14
 SMALL_IMAGE = 13
@@ -32,8 +32,8 @@ def convolution_bytes(
         return [_bytes(image) + _bytes(result)] if _small_image(image, stride) else []
     if tuple(weight.shape[2:]) == tuple(stride) and image.shape[1] <= 4:
         return []  # patches that do not overlap
-    if image.shape[1] <= 4 and _width(image) == 4 and max(weight.shape[2:]) < 5:
-        return [_copied(image) + _copied(weight)]
+    if _has_few_channels(image, weight):
+        return []
     return [_copied(image) + _copied(weight) + _copied(result)]
 
 
@@ -48,8 +48,17 @@ def weight_gradient_bytes(
         if not is_channels_last(image) and _small_image(image, stride):
             return [_bytes(image) + _bytes(result)]
         return [POINTWISE_GRADIENT_BYTES[_width(image)] // part * part]
+    if _has_few_channels(image, weight):
+        return []
     copies = sum(convolution_bytes(image, weight, result, stride, groups))
-    return [copies + min(GRADIENT_BYTES[_width(image)] // part, MOST_PARTS) * part]
+    parts = 0 if part >= GRADIENT_BYTES[_width(image)] else GRADIENT_BYTES[_width(image)] // part
+    return [copies + min(parts, MOST_PARTS) * part]
+
+
+def _has_few_channels(image: torch.Tensor, weight: torch.Tensor) -> bool:
+    """32-bit images of few colours, or the making of such, have kernels of their own up to 4 × 4 pixels."""
+    fewest = min(image.shape[1], *weight.shape[:2])
+    return _width(image) == 4 and fewest <= 4 and max(weight.shape[2:]) <= 4
 
 
 def is_channels_last(tensor: torch.Tensor) -> bool:

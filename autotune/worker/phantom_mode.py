@@ -21,7 +21,7 @@ from .phantom_host import Host
 from .phantom_shapes import Shapes
 from .phantom_storage import Storages, is_phantom
 from .phantom_values import Values, is_small
-from .phantom_workspace import Workspaces
+from .phantom_workspace import Workspaces, convolution_backward_bytes
 
 aten = torch.ops.aten
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -102,8 +102,12 @@ class PhantomMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if writes is None:
             writes = _WRITES[func] = _only_writes(func)
         result = _result_of_writing(func, args) if writes else self._phantom(func, args, kwargs)
-        outputs = self._note(result)
-        self.workspaces.take(func, args, outputs)
+        if func is aten.convolution_backward.default:
+            for gradient, sizes in zip(result, (*convolution_backward_bytes(args), [])):  # noqa: B905
+                self._note(gradient)
+                self.storages.transient(*sizes)
+        else:
+            self.workspaces.take(func, args, self._note(result))
         self.values.follow(func, args, kwargs, result if result is not None else ())
         return self._real_where_cpu(result)
 

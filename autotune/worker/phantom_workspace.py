@@ -67,12 +67,7 @@ class Workspaces:
         rule = self._rules.get(func)
         if rule is None or not outputs:
             return
-        sizes = rule(args, outputs)
-        if func is not aten.convolution_backward.default:
-            self._storages.transient(*sizes)
-            return
-        for size in sizes:  # the gradient of the input is done before that of the weight begins
-            self._storages.transient(size)
+        self._storages.transient(*rule(args, outputs))
 
     def _reductions(self) -> dict[Any, Callable[..., list[int]]]:
         def reduce(args: Any, outputs: Any) -> list[int]:
@@ -103,11 +98,14 @@ def _convolution(args: Any, outputs: Any) -> list[int]:
     return convolution_bytes(args[0], args[1], outputs[0], args[3], args[8])
 
 
-def _convolution_backward(args: Any, outputs: Any) -> list[int]:
+def convolution_backward_bytes(args: Any) -> tuple[list[int], list[int]]:
+    """For the gradient of the input, which is done first, and for that of the weight."""
     gradient, image, weight, _, stride = args[:5]
     groups, wanted = args[9], args[10]
-    found = convolution_bytes(image, weight, gradient, stride, groups) if wanted[0] else []
-    return found + (weight_gradient_bytes(image, weight, gradient, stride, groups) if wanted[1] else [])
+    return (
+        convolution_bytes(image, weight, gradient, stride, groups) if wanted[0] else [],
+        weight_gradient_bytes(image, weight, gradient, stride, groups) if wanted[1] else [],
+    )
 
 
 def _batch_norm_grid(image: torch.Tensor) -> tuple[int, int, int]:
@@ -206,7 +204,6 @@ def _logsumexp(args: Any, outputs: Any) -> list[int]:
 
 RULES: dict[Any, Callable[..., list[int]]] = {
     aten.convolution.default: _convolution,
-    aten.convolution_backward.default: _convolution_backward,
     aten.native_batch_norm.default: _batch_norm,
     aten.native_batch_norm_backward.default: _batch_norm_backward,
     aten._scaled_dot_product_cudnn_attention.default: _cudnn_attention,
