@@ -1,4 +1,4 @@
-"""GPUs by name: memory as torch reports it, which is less than the number on the box, and what they can do."""
+"""GPUs by name: memory as torch reports it, less than the number on the box, and what they can do."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ class Card:
 
 
 def _card(name: str, total_mib: int, capability: tuple[int, int], num_processors: int) -> Card:
-    return Card(
-        name=name, total_bytes=total_mib * MIB, capability=capability, num_processors=num_processors
-    )
+    return Card(name=name, total_bytes=total_mib * MIB, capability=capability, num_processors=num_processors)
 
 
 CARDS = (
@@ -48,11 +46,15 @@ CARDS = (
     _card("Tesla V100-SXM2-16GB", 16_152, (7, 0), 80),
     _card("Tesla T4", 14_914, (7, 5), 40),
 )
-"""The H200's memory was measured; the others' is what torch commonly prints, give or take 1 % by driver and ECC.
+"""The H200's memory was measured; the others' is what torch commonly prints, give or take 1 %.
 
 `torch.cuda.get_device_properties(0).total_memory` tells for the card at hand; any size can be given instead.
 """
-SHORT_NAMES = {"H100": "NVIDIA H100 80GB HBM3", "A100": "NVIDIA A100-SXM4-80GB", "V100": "Tesla V100-SXM2-32GB"}
+SHORT_NAMES = {
+    "H100": "NVIDIA H100 80GB HBM3",
+    "A100": "NVIDIA A100-SXM4-80GB",
+    "V100": "Tesla V100-SXM2-32GB",
+}
 """For what people call a card that comes in more than one size."""
 
 

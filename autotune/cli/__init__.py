@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from autotune import __version__
 from autotune.errors import AutotuneError
@@ -19,12 +20,13 @@ COMMANDS = {
     "run": "find the settings that suit a script or a recorded trace",
     "record": "record the allocations of a script into a trace file",
     "replay": "replay a trace under given settings, to the byte",
+    "compare-recordings": "two traces of one script side by side, to check an estimate",
     "report": "show a study: baseline, front, recommendation",
     "export": "write the chosen settings as an env file, or for a shell, Docker, Slurm",
     "dashboard": "browse a study in optuna-dashboard, on localhost",
     "doctor": "say what this machine can do, and what will not work and why",
 }
-"""Command name → one line of help. The module `autotune.cli.NAME` holds `add_arguments` and `run`.
+"""Command name → one line of help. Module `autotune.cli.NAME` (`_` for `-`) has `add_arguments`, `run`.
 
 Modules are imported only when their command is asked for, so `--help` stays fast.
 """
@@ -35,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         options = _parser(arguments).parse_args(arguments)
-        return int(importlib.import_module(f"autotune.cli.{options.command}").run(options))
+        return int(_module(options.command).run(options))
     except AutotuneError as error:
         print(f"autotune: {error}", file=sys.stderr)
         return error.exit_status
@@ -46,6 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our pipe has gone (`| head`); point stdout elsewhere so that Python's exit is quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _module(command: str) -> Any:
+    return importlib.import_module(f"autotune.cli.{command.replace('-', '_')}")
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -60,5 +66,5 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
         if name == asked:
-            importlib.import_module(f"autotune.cli.{name}").add_arguments(command)
+            _module(name).add_arguments(command)
     return parser

@@ -1,4 +1,4 @@
-"""Recording without a GPU: on a phantom one where that works, else by really running the script on the CPU."""
+"""Recording without a GPU: on a phantom one where that works, else by running the script on the CPU."""
 
 from __future__ import annotations
 
@@ -43,12 +43,16 @@ def estimate(
         settings: what the allocator runs with meanwhile, on a phantom GPU.
         trace_file: where the recording goes.
         card: the GPU that it is for.
-        selected: share of a mask's elements that is taken to be True where only a GPU would know; None = stop.
+        selected: share of a mask's elements that is taken to be True where only a GPU would know.
         log: name of the file with what the script prints.
         say: told which way it is done, and why another way was left.
     """
     card = card or DEFAULT
-    asked = {"record": trace_file, "device_total_bytes": card.total_bytes, "selected": selected}
+    asked: dict[str, Any] = {
+        "record": trace_file,
+        "device_total_bytes": card.total_bytes,
+        "selected": selected,
+    }
     why_not = why_no_phantom(facts)
     if why_not is None:
         say(f"No usable GPU ({facts.why_not}): recording an estimate on a phantom {card.name}.")
@@ -68,7 +72,7 @@ def estimate(
         warmup_steps=min(job.warmup_steps, CPU_WARMUP_STEPS),
         measured_steps=min(job.measured_steps, CPU_MEASURED_STEPS),
     )
-    asked["notes"] = [f"A phantom GPU was tried first: {why_not}"]  # type: ignore[assignment]
+    asked["notes"] = [f"A phantom GPU was tried first: {why_not}"]
     return _run(few, facts, settings, asked, phantom=None, log=log, say=say)
 
 

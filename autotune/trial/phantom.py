@@ -11,7 +11,7 @@ from autotune.trial.facts import Facts
 from autotune.units import GIB
 
 CAPACITY_BYTES = 1 << 44
-"""What the phantom GPU gives out, whatever it says it has: a replay decides what fits under which settings."""
+"""What the phantom GPU gives out, whatever it says it has: a replay tells what fits under which settings."""
 DEFAULT = Card(name="GPU of 80 GiB", total_bytes=80 * GIB)
 """The GPU that an estimate is for where nobody says another; scripts may ask for its name and size."""
 

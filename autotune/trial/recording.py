@@ -60,7 +60,10 @@ def record(
         answer = estimate(
             job, facts, settings, target, card=card, selected=selected, log=LOG, say=say
         )  # fmt: skip
-        answer = {**answer, "boundaries": [{**step, "seconds": 0.0} for step in answer.get("boundaries") or []]}
+        answer = {
+            **answer,
+            "boundaries": [{**step, "seconds": 0.0} for step in answer.get("boundaries") or []],
+        }
         found = measurement_of(
             answer,
             settings=settings,

@@ -20,6 +20,7 @@ from autotune.trial.outcome import measurement_of
 from autotune.trial.phantom import Phantom
 from autotune.trial.runner import Job
 
+
 def print_progress(sentence: str) -> None:
     """Say something to whoever watches."""
     print(f"autotune: {sentence}", file=sys.stderr, flush=True)

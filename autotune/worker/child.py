@@ -35,7 +35,8 @@ def run(request: dict[str, Any], answer_pipe: int, launcher: int) -> NoReturn:
     The request's fields: `script`, `arguments`, `seed`, `settings` (an environment string), `environment`
     (name → value; None removes), `memory_limit_bytes`, `memory_fraction`, `warmup_steps`, `measured_steps`,
     `timeout_seconds`, `device` (`cuda`, `phantom` or `cpu`), `device_total_bytes` (on the CPU: of the
-    pretended GPU), `selected` (on the phantom: share of a mask that is taken where it is not known), `record` (path of a trace file to write), `log`, `folder` (to run in).
+    pretended GPU), `selected` (on the phantom: share of a mask that is taken where it is not known),
+    `record` (path of a trace file to write), `log`, `folder` (to run in), `notes` (for the recording's).
     """
     apply_environment(request)
     Run(request, answer_pipe).run()

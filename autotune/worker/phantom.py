@@ -1,9 +1,11 @@
-"""Phantom: the script runs unmodified on a GPU that is not there, and PyTorch's own allocator keeps the books.
+"""Phantom: the script runs unmodified on a GPU that is not there, and PyTorch's own allocator keeps the
+books.
 
-The process sees a stand-in for CUDA's runtime and driver: one device that has memory, streams and events, and
-cannot compute. CUDA tensors are fake, CPU tensors are real; see `phantom_mode`. What is asked of the allocator
-is recorded as on a GPU. Numbers that only a GPU would compute are not known: where the script reads one, it gets
-a stand-in (1, or False), and the notes say so; where the shape of a result depends on one, the run ends.
+The process sees a stand-in for CUDA's runtime and driver: one device that has memory, streams and events,
+and cannot compute. CUDA tensors are fake, CPU tensors are real; see `phantom_mode`. What is asked of the
+allocator is recorded as on a GPU. Numbers that only a GPU would compute are not known: where the script
+reads one, it gets a stand-in (1, or False), and the notes say so; where the shape of a result depends on
+one, the run ends.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from typing import Any
 from .gpu import Gpu
 
 NOTES = (
-    "Recorded on a phantom {name}: the script ran, nothing was computed, and every number from this recording "
-    "is estimated. Step time is not known. Included: tensors, cuBLAS's workspaces, and other workspaces as "
+    "Recorded on a phantom {name}: the script ran, nothing was computed, and every number from this "
+    "recording is estimated. Step time is not known. Included: tensors, cuBLAS's workspaces, and others as "
     "measured on an H200; what other libraries take for themselves is missing.",
 )
 
@@ -91,22 +93,30 @@ class Phantom(Gpu):
     def about(self) -> dict[str, Any]:
         """What a recording says of itself besides what every one does."""
         name = self._torch.cuda.get_device_name(0)
-        return {"gpu": None, "estimated": True, "observed": {}, "notes": [*self._notes(name)]}
+        return {
+            "gpu": None,
+            "estimated": True,
+            "observed": {},
+            "operators": self.storages.asked,
+            "notes": self._notes(name),
+        }
 
     def _notes(self, name: str) -> list[str]:
         notes = [NOTES[0].format(name=name), *self._remarks]
         for what, (count, line) in self._reads.items():
             times = "once" if count == 1 else f"{count:,} times"
             notes.append(
-                f"The script read {what} that only a GPU computes ({times}, first at {line}) and got a stand-in "
-                "(1, or False); if it decides anything by that, a real run differs."
+                f"The script read {what} that only a GPU computes ({times}, first at {line}) and got a "
+                "stand-in (1, or False); if it decides anything by that, a real run differs."
             )
         if self.mode.guessed_shapes:
             names = ", ".join(sorted(self.mode.guessed_shapes))
             notes.append(
-                f"Shapes of {names} depend on values: those of the script's data were used, with random numbers "
-                "other than a GPU's."
+                f"Shapes of {names} depend on values: those of the script's data were used, with random "
+                "numbers other than a GPU's."
             )
         if self.mode.streams_recorded:
-            notes.append("record_stream is used: memory is taken to come back at once, not when the stream is done.")
+            notes.append(
+                "record_stream is used: memory is taken to come back at once, not when the stream is done."
+            )
         return notes

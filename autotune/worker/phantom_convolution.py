@@ -1,10 +1,11 @@
-"""Workspaces of cuDNN's convolutions: what an NVIDIA H200 was asked for in 1,300 cases (torch 2.11, cuDNN 9.19).
+"""Workspaces of cuDNN's convolutions: what an NVIDIA H200 was asked for in 1,300 cases (torch 2.11, cuDNN
+9.19).
 
-The fast kernels want channels last, and 16-bit channels in eights. A convolution whose tensors lie otherwise
-is given copies of them that do: input, weight and output together, to the byte in nine of ten cases of one to
-three dimensions, transposed or not. The gradient of the weight is summed in several parts of 32-bit numbers.
-Depthwise and grouped convolutions took nothing that matters. With `torch.backends.cudnn.benchmark` cuDNN
-tries algorithms that take more, for a moment; that is not modelled.
+The fast kernels want channels last, and 16-bit channels in eights. A convolution whose tensors lie
+otherwise is given copies of them that do: input, weight and output together, to the byte in nine of ten
+cases of one to three dimensions, transposed or not. The gradient of the weight is summed in several parts
+of 32-bit numbers. Depthwise and grouped convolutions took nothing that matters. With
+`torch.backends.cudnn.benchmark` cuDNN tries algorithms that take more, for a moment; that is not modelled.
 """
 
 from __future__ import annotations

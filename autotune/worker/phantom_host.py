@@ -1,9 +1,10 @@
 """The CPU's side of the phantom device: real tensors, but no time and memory for numbers that nobody needs.
 
-A model that is built on the CPU and then moved would fill gigabytes with random numbers, only for the phantom
-device to ignore them. So a large floating-point tensor of `torch.empty` is *blank*: its pages are the system's,
-untouched; operations that would fill it from nothing but itself are left out, and a copy of it is blank too.
-Reading one gives zeros. Whatever brings in other data (a `copy_`, an index) makes it an ordinary tensor.
+A model that is built on the CPU and then moved would fill gigabytes with random numbers, only for the
+phantom device to ignore them. So a large floating-point tensor of `torch.empty` is *blank*: its pages are
+the system's, untouched; operations that would fill it from nothing but itself are left out, and a copy of
+it is blank too. Reading one gives zeros. Whatever brings in other data (a `copy_`, an index) makes it an
+ordinary tensor.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ aten = torch.ops.aten
 BLANK_BYTES = 1 << 20
 STAND_IN_BYTES = 64 << 20
 """A copy from the phantom device that is larger than this is blank."""
-EMPTY = {aten.empty.memory_format, aten.empty_strided.default, aten.empty_like.default, aten.new_empty.default}
+EMPTY = {
+    aten.empty.memory_format,
+    aten.empty_strided.default,
+    aten.empty_like.default,
+    aten.new_empty.default,
+}
 COPIES = {aten._to_copy.default, aten.clone.default}
 
 

@@ -1,9 +1,9 @@
 """The dispatch mode behind the phantom device: CUDA tensors are fake, CPU tensors are real.
 
-Every operation comes by here. One that touches no CUDA tensor really runs. One that does runs under PyTorch's
-own FakeTensorMode, which finds the outputs' shapes without computing; their storages are then asked of the
-allocator (`phantom_storage`), what operators and libraries take besides is asked for too (`phantom_workspace`),
-and small values that the script's data determines are followed (`phantom_values`).
+Every operation comes by here. One that touches no CUDA tensor really runs. One that does runs under
+PyTorch's own FakeTensorMode, which finds the outputs' shapes without computing; their storages are then
+asked of the allocator (`phantom_storage`), what operators and libraries take besides is asked for too
+(`phantom_workspace`), and small values that the script's data determines are followed (`phantom_values`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .phantom_host import Host
 from .phantom_shapes import Shapes
 from .phantom_storage import Storages, is_phantom
 from .phantom_values import Values, is_small
-from .phantom_workspace import Workspaces, convolution_backward_bytes
+from .phantom_workspace import Workspaces, convolution_backward_bytes, recurrent_reserve_bytes
 
 aten = torch.ops.aten
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -72,6 +72,8 @@ class PhantomMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             aten._index_put_impl_.default: self._index,
             aten.nonzero.default: self._nonzero,
             aten.masked_select.default: self._masked_select,
+            aten._pack_padded_sequence.default: self._pack,
+            aten._cudnn_rnn.default: self._recurrent,
         }
 
     @classmethod
@@ -89,6 +91,7 @@ class PhantomMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return NotImplemented  # a subclass made of other tensors; its own operations come by later
         if FakeTensor not in types and not _names_cuda(kwargs.get("device")):
             return self.host.run(func, args, kwargs)
+        self.storages.operator = func._schema.name
         if func is aten.add.Tensor and sys._getframe().f_back is None and _accumulates(args, kwargs):
             self.values.follow(aten.add_.Tensor, args, kwargs, args[0])
             return args[0]
@@ -224,9 +227,9 @@ class PhantomMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _equal(self, func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
         values = [self.values.of(tensor) for tensor in args[:2]]
         if values[0] is not None and values[1] is not None:
-            return torch.equal(values[0], values[1])
+            return bool(torch.equal(values[0], values[1]))
         self._stand_in("whether two tensors are equal")
-        return args[0].shape == args[1].shape
+        return bool(args[0].shape == args[1].shape)
 
     def _record_stream(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
         self.streams_recorded = True
@@ -247,7 +250,7 @@ class PhantomMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         source, mask = args[:2]
         count = self._count(func, mask)
         if mask.shape != source.shape:
-            count = count * (torch.broadcast_shapes(mask.shape, source.shape).numel() // max(mask.numel(), 1))
+            count = count * (_broadcast(mask, source) // max(mask.numel(), 1))
         result = self.shapes.new((count,), (1,), source.dtype)
         self.storages.of(result)
         return result
@@ -268,6 +271,24 @@ class PhantomMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             indices += found.unbind(1)
         return self._run(func, (args[0], indices, *args[2:]), kwargs)
 
+    def _pack(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """A packed sequence; the lengths, and the batch sizes made of them, are on the CPU."""
+        source, lengths, batch_first = args
+        narrow = torch.empty((*source.shape[:2], 1))
+        packed, sizes = torch._VF._pack_padded_sequence(narrow, lengths, batch_first)
+        shape = (len(packed), *source.shape[2:])
+        result = self.shapes.new(shape, torch.empty(shape, device="meta").stride(), source.dtype)
+        self.storages.of(result)
+        return result, sizes
+
+    def _recurrent(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Recurrent layers of cuDNN; what they keep for the gradient is opaque, and has no size in a fake."""
+        output, hidden, cell, _, weights = self._phantom(func, args, kwargs)
+        reserve = self.shapes.new((recurrent_reserve_bytes(args),), (1,), torch.uint8)
+        self._note((hidden, cell, output, reserve, weights))
+        self.workspaces.take(func, args, [output])
+        return output, hidden, cell, reserve, weights
+
     def _known(self, values: torch.Tensor | None, what: Callable[[torch.Tensor], torch.Tensor]) -> Any:
         return None if values is None else self._from_cpu(what(values))
 
@@ -284,6 +305,12 @@ class PhantomMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return math.ceil(self._selected * mask.numel())
 
 
+def _broadcast(mask: torch.Tensor, source: torch.Tensor) -> int:
+    """Elements of two shapes broadcast together."""
+    shape = torch.broadcast_shapes(mask.shape, source.shape)  # type: ignore[no-untyped-call]
+    return math.prod(shape)
+
+
 SOLE_TENSOR, SOLE_STORAGE = 4, 2
 """Reference counts, as seen from a dispatch mode, of a tensor that only autograd's input buffer holds."""
 
@@ -291,8 +318,8 @@ SOLE_TENSOR, SOLE_STORAGE = 4, 2
 def _accumulates(args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether autograd adds up two gradients, and would write the sum into the first (input_buffer.cpp).
 
-    It does so with a tensor that nobody else holds, but never with a fake one. An operation that comes straight
-    from its engine has no Python frame below.
+    It does so with a tensor that nobody else holds, but never with a fake one. An operation that comes
+    straight from its engine has no Python frame below.
     """
     old, new = args[:2]
     return (

@@ -23,7 +23,9 @@ def install(mode: Any, remark: Callable[[str], None]) -> None:
         mode: the dispatch mode; every thread that starts from now on enters it.
         remark: told, once each, of what the script does that does not happen.
     """
-    torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device="cuda") copies through the dispatcher
+    torch._C._set_only_lift_cpu_tensors(
+        True
+    )  # torch.tensor(..., device="cuda") copies through the dispatcher
     torch._C._ensureCUDADeviceGuardSet()
     recorder.record_threads(mode)
     _use_lists_of_tensors()
@@ -50,8 +52,8 @@ def _format(tensor: Any, form: str) -> str:
 def _apply(module: Any, fn: Any, recurse: bool = True) -> Any:
     """`Module._apply`, which moves parameters, in words that phantom tensors understand.
 
-    PyTorch's own writes into `param.data` or swaps tensors; neither can turn a real tensor into a phantom. Here
-    the parameter object stays the same and changes what it is, so that optimizers and tied weights go along.
+    PyTorch's own writes into `param.data` or swaps tensors; neither can turn a real tensor into a phantom.
+    Here the parameter object stays and changes what it is, so that optimizers and tied weights go along.
     """
     if recurse:
         for child in module.children():
@@ -132,7 +134,7 @@ def _write_no_phantoms(remark: Callable[[str], None]) -> None:
 def _skip_safetensors(module: Any, skip: Callable[[Any], None]) -> None:
     module.save_file = lambda tensors, filename, *args, **kwargs: skip(filename)
     module.save_model = lambda model, filename, *args, **kwargs: skip(filename)
-    module.save = lambda tensors, *args, **kwargs: skip(None) or b""
+    module.save = lambda tensors, *args, **kwargs: b""
 
 
 class _Importing:
@@ -144,7 +146,7 @@ class _Importing:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != self._name:
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
@@ -162,4 +164,4 @@ def _on_import(name: str, change: Callable[[Any], None]) -> None:
     if name in sys.modules:
         change(sys.modules[name])
     else:
-        sys.meta_path.insert(0, _Importing(name, change))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Importing(name, change))

@@ -20,7 +20,7 @@ INDEX_AND_VALUE_BYTES = 16
 class Processors(NamedTuple):
     """What of a GPU decides how reductions are spread."""
 
-    count: int
+    number: int
     """Streaming multiprocessors."""
     threads: int
     """Threads that each can hold."""
@@ -83,7 +83,7 @@ def _spread(
     step_input *= block_height
     values = _up(inputs, step_input)
     grid = _up(outputs // vector, step_output)
-    target = processors.count * (processors.threads // (block_width * block_height))
+    target = processors.number * (processors.threads // (block_width * block_height))
     if values < MAX_VALUES or grid > target:
         return []
     blocks = max(min(_up(target, grid), _up(values, MIN_VALUES)), _up(values, MAX_VALUES))

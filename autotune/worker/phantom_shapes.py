@@ -1,8 +1,8 @@
 """Shapes: the results of an operation on phantom tensors, found by PyTorch's FakeTensorMode and remembered.
 
-FakeTensorMode takes a quarter of a millisecond for an operation that it has not seen and not much less for one
-that it has; a training step has thousands, and most repeat. So what came out is kept as a recipe: new tensors
-by shape, stride and type, views by their place in an argument's storage.
+FakeTensorMode takes a quarter of a millisecond for an operation that it has not seen and not much less for
+one that it has; a training step has thousands, and most repeat. So what came out is kept as a recipe: new
+tensors by shape, stride and type, views by their place in an argument's storage.
 """
 
 from __future__ import annotations
@@ -65,7 +65,12 @@ class Shapes:
             Exception: whatever FakeTensorMode raises, such as DynamicOutputShapeException.
         """
         try:
-            key = (func, torch.get_default_dtype(), _key(args), tuple((n, _key(v)) for n, v in kwargs.items()))
+            key = (
+                func,
+                torch.get_default_dtype(),
+                _key(args),
+                tuple((n, _key(v)) for n, v in kwargs.items()),
+            )
             recipe = self._recipes.get(key)
         except (TypeError, RuntimeError, NotImplementedError):  # not hashable, sparse
             return self._find(func, args, kwargs)
@@ -86,7 +91,7 @@ class Shapes:
 
     def phantom(self, meta: torch.Tensor) -> torch.Tensor:
         """The phantom tensor of a meta tensor, with its storage."""
-        made: torch.Tensor = torch.Tensor._make_subclass(  # type: ignore[attr-defined]
+        made: torch.Tensor = torch.Tensor._make_subclass(
             FakeTensor, meta, False, dispatch_device=True, device_for_backend_keys=CUDA
         )
         vars(made).update(self._attributes)
@@ -145,12 +150,14 @@ def _recipe_of_tensor(result: torch.Tensor, args: Any) -> Any:
     if isinstance(first, FakeTensor) and storage._cdata == first.untyped_storage()._cdata:
         if first.dtype != result.dtype:
             raise _NotRemembered  # offsets are in elements
-        return _View(*form, result.storage_offset() - first.storage_offset())
+        return _View(*form, int(result.storage_offset() - first.storage_offset()))
     for argument in args[1:]:
         for one in argument if isinstance(argument, (list, tuple)) else (argument,):
             if isinstance(one, FakeTensor) and one.untyped_storage()._cdata == storage._cdata:
                 raise _NotRemembered
-    whole = torch.empty_strided(form[0], form[1], dtype=result.dtype, device="meta").untyped_storage().nbytes()
+    whole = (
+        torch.empty_strided(form[0], form[1], dtype=result.dtype, device="meta").untyped_storage().nbytes()
+    )
     if result.storage_offset() or whole != storage.nbytes():
         raise _NotRemembered
     return _New(*form)

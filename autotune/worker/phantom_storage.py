@@ -1,4 +1,5 @@
-"""Storages of phantom tensors: each is a real request to PyTorch's CUDA allocator, which runs on a stand-in device.
+"""Storages of phantom tensors: each is a real request to PyTorch's CUDA allocator, which runs on a stand-in
+device.
 
 Nothing is ever written to that memory; asking for it and giving it back is what makes the allocator's own
 statistics, history, limits and out-of-memory errors come out as they would on the GPU.
@@ -38,6 +39,10 @@ class Storages:
     def __init__(self) -> None:
         self._live: dict[int, _Storage] = {}
         self.enabled = True
+        self.operator = ""
+        """Name of the operation that asks."""
+        self.asked: dict[str, list[int]] = {}
+        """Operation → number of requests and bytes in all."""
         os.register_at_fork(after_in_child=self.disable)  # DataLoader workers have no GPU
 
     def disable(self) -> None:
@@ -69,7 +74,13 @@ class Storages:
 
     def _ask(self, entry: _Storage, size: int) -> None:
         entry.size = size
-        entry.address = alloc(size, current_stream(0)) if size and self.enabled else 0
+        entry.address = self._alloc(size) if size and self.enabled else 0
+
+    def _alloc(self, size: int) -> int:
+        count = self.asked.setdefault(self.operator, [0, 0])
+        count[0] += 1
+        count[1] += size
+        return int(alloc(size, current_stream(0)))
 
     def _give_back(self, entry: _Storage) -> None:
         if entry.address and self.enabled:
@@ -84,14 +95,14 @@ class Storages:
         """Memory that an operator takes, all at one time, and gives back before it returns."""
         if not self.enabled:
             return
-        taken = [alloc(size, current_stream(0)) for size in sizes if size]
+        taken = [self._alloc(size) for size in sizes if size]
         for address in taken:
             delete(address)
 
     def keep(self, size: int) -> None:
         """Memory that a library takes for the rest of the run."""
         if size and self.enabled:
-            alloc(size, current_stream(0))
+            self._alloc(size)
 
 
 def is_phantom(value: Any) -> bool:

@@ -1,10 +1,11 @@
-"""Values of phantom tensors, where they are known: what came from the CPU, and what was computed from that alone.
+"""Values of phantom tensors, where they are known: what came from the CPU, and what was computed from that
+alone.
 
-A phantom tensor has no data, so whatever depends on its values (the number of `True`s in a mask, a length read
-with `.item()`) would be unknown. But masks, lengths, indices and labels are small and come from the script's
-data, not from the model. For those a real storage on the CPU follows the phantom one, with the same layout, and
-operations whose inputs are all known are also done there. Random numbers are drawn from a generator of their
-own, so that the script's own CPU numbers stay what they would be.
+A phantom tensor has no data, so whatever depends on its values (the number of `True`s in a mask, a length
+read with `.item()`) would be unknown. But masks, lengths, indices and labels are small and come from the
+script's data, not from the model. For those a real storage on the CPU follows the phantom one, with the
+same layout, and operations whose inputs are all known are also done there. Random numbers are drawn from a
+generator of their own, so that the script's own CPU numbers stay what they would be.
 """
 
 from __future__ import annotations
@@ -53,13 +54,15 @@ class Values:
     def set(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
         """Say what the values of a phantom tensor are that fills its storage."""
         entry = self._storages.of(tensor)
-        entry.value = torch.UntypedStorage(entry.size)
+        entry.value = _blank(entry.size)
         found = self.of(tensor)
         assert found is not None
         found.copy_(values)
 
     def follow(self, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         """Do an operation on the values as well, or forget those that it writes."""
+        if func is aten._amp_foreach_non_finite_check_and_unscale_.default:
+            return  # what it would find is taken to be finite, as GradScaler said before
         outputs = [result] if isinstance(result, torch.Tensor) else result
         if not isinstance(outputs, (list, tuple)):
             return
@@ -111,7 +114,7 @@ class Values:
                 found.append(argument)
         if found and found[0] is args[0] and is_phantom(args[0]):
             entry = self._storages.of(args[0])
-            entry.value = torch.UntypedStorage(entry.size)
+            entry.value = _blank(entry.size)
             found[0] = self.of(args[0])
         return found
 
@@ -142,6 +145,10 @@ class Values:
             self.set(result, torch.tensor(answer))
 
 
+def _blank(size: int) -> Any:
+    return torch.UntypedStorage(size)  # type: ignore[no-untyped-call]
+
+
 _WRITTEN: dict[Any, list[tuple[int, str]]] = {}
 
 
@@ -158,4 +165,5 @@ def _written(func: Any) -> list[tuple[int, str]]:
 
 
 def is_small(tensor: torch.Tensor) -> bool:
+    """Whether the values of a tensor are worth following."""
     return tensor.numel() <= (LARGEST_FLOATS if tensor.is_floating_point() else LARGEST_INTEGERS)

@@ -1,8 +1,9 @@
 """What libraries and operators take besides their results.
 
-cuBLAS's workspaces and the buffers of reductions follow PyTorch's own rules. The others are what an NVIDIA H200
-was asked for (torch 2.11), each as a rule of a line or two; benchmarks/measure_operators.py measures them. An
-operator that is not here is taken to need nothing: cuFFT, cuSOLVER, NCCL, custom kernels among them.
+cuBLAS's workspaces and the buffers of reductions follow PyTorch's own rules. The others are what an NVIDIA
+H200 was asked for (torch 2.11), each as a rule of a line or two; benchmarks/measure_operators.py measures
+them. An operator that is not here is taken to need nothing: cuFFT, cuSOLVER, NCCL, custom kernels among
+them.
 """
 
 from __future__ import annotations
@@ -202,8 +203,33 @@ def _logsumexp(args: Any, outputs: Any) -> list[int]:
     return [args[0].numel() * args[0].itemsize]
 
 
+LSTM, GRU = 2, 3
+"""cuDNN's names of recurrent layers."""
+
+
+def _recurrent_unit(args: Any) -> int:
+    """Bytes of one hidden state a token, for every layer and direction."""
+    tokens = args[0].numel() // args[0].shape[-1]
+    return int(tokens * args[7] * args[0].itemsize)
+
+
+def recurrent_reserve_bytes(args: Any) -> int:
+    """What a recurrent layer keeps for its gradient; to the byte for LSTM and GRU."""
+    if not args[12]:
+        return 0
+    unit, layers, directions = _recurrent_unit(args), int(args[9]), 2 if args[13] else 1
+    states = {LSTM: 5, GRU: 6}.get(args[6], 2)
+    return unit * directions * (states * layers + layers - 1) + 256
+
+
+def _recurrent(args: Any, outputs: Any) -> list[int]:
+    """Between 4 and 9 hidden states a token; the middle of what was measured."""
+    return [_recurrent_unit(args) * args[9] * (2 if args[13] else 1) * {LSTM: 6, GRU: 5}.get(args[6], 2)]
+
+
 RULES: dict[Any, Callable[..., list[int]]] = {
     aten.convolution.default: _convolution,
+    aten._cudnn_rnn.default: _recurrent,
     aten.native_batch_norm.default: _batch_norm,
     aten.native_batch_norm_backward.default: _batch_norm_backward,
     aten._scaled_dot_product_cudnn_attention.default: _cudnn_attention,
