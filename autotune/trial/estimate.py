@@ -102,7 +102,8 @@ def _why_fall_back(answer: Answer) -> str | None:
     if answer["outcome"] != Outcome.CRASHED:
         return None
     reason = str(answer.get("reason") or "")
-    return None if reason.startswith("The script ") else reason
+    by_decision = reason.startswith("The script ") and "SIGSEGV" not in reason
+    return None if by_decision else reason
 
 
 def _why_not_on_cpu(answer: Answer) -> str | None:

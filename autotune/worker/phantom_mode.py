@@ -74,6 +74,7 @@ class PhantomMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             aten.masked_select.default: self._masked_select,
             aten._pack_padded_sequence.default: self._pack,
             aten._cudnn_rnn.default: self._recurrent,
+            aten._cudnn_rnn_backward.default: self._recurrent_backward,
         }
 
     @classmethod
@@ -283,11 +284,24 @@ class PhantomMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _recurrent(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Recurrent layers of cuDNN; what they keep for the gradient is opaque, and has no size in a fake."""
-        output, hidden, cell, _, weights = self._phantom(func, args, kwargs)
+        output, hidden, cell, *_ = self._phantom(func, args, kwargs)
+        count = sum(weight.numel() for weight in args[1])
+        weights = self.shapes.new((count,), (1,), args[0].dtype)  # in one piece, as cuDNN wants them
         reserve = self.shapes.new((recurrent_reserve_bytes(args),), (1,), torch.uint8)
         self._note((hidden, cell, output, reserve, weights))
         self.workspaces.take(func, args, [output])
         return output, hidden, cell, reserve, weights
+
+    def _recurrent_backward(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        source, weights, _, _, hidden, cell = args[:6]
+        self.workspaces.take(func, (source, weights, None, None, hidden, cell, *args[10:]), [source])
+        found = [None if one is None else self._like(one) for one in (source, hidden, cell)]
+        return (*found, [self._like(weight) for weight in weights])
+
+    def _like(self, tensor: torch.Tensor) -> torch.Tensor:
+        made = self.shapes.new(tensor.shape, tensor.stride(), tensor.dtype)
+        self.storages.of(made)
+        return made
 
     def _known(self, values: torch.Tensor | None, what: Callable[[torch.Tensor], torch.Tensor]) -> Any:
         return None if values is None else self._from_cpu(what(values))

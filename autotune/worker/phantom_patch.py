@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from . import recorder
+from .phantom_storage import is_phantom
 
 
 def install(mode: Any, remark: Callable[[str], None]) -> None:
@@ -29,8 +31,10 @@ def install(mode: Any, remark: Callable[[str], None]) -> None:
     torch._C._ensureCUDADeviceGuardSet()
     recorder.record_threads(mode)
     _use_lists_of_tensors()
+    warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
     torch.nn.Module._apply = _apply  # type: ignore[method-assign]
     FakeTensor.__format__ = _format  # type: ignore[method-assign]
+    _recur_without_cudnn()
     _bypass_compiler(remark)
     _write_no_phantoms(remark)
 
@@ -88,6 +92,31 @@ def become(parameter: Any, applied: Any) -> None:
     parameter.__dict__, other.__dict__ = other.__dict__, parameter.__dict__
     vars(parameter).update(own)
     torch._C._swap_tensor_impl(parameter, other)
+
+
+def _recur_without_cudnn() -> None:
+    """Recurrent layers: PyTorch asks cuDNN, which needs a GPU, how to lay out weights; leave that out."""
+    for mode, name in enumerate(("rnn_relu", "rnn_tanh", "lstm", "gru")):
+        setattr(torch._VF, name, _recurrent(mode, getattr(torch._VF, name)))
+
+
+def _recurrent(mode: int, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(source: Any, *arguments: Any) -> Any:
+        if not is_phantom(source):
+            return original(source, *arguments)
+        packed = isinstance(arguments[2], (list, tuple))
+        sizes = arguments[0].tolist() if packed else []
+        state, weights, bias, layers, dropout, train, both_ways = arguments[packed : 7 + packed]
+        first = False if packed else arguments[7]
+        hidden, cell = state if isinstance(state, (list, tuple)) else (state, None)
+        output, hidden, cell, *_ = torch._cudnn_rnn(
+            source, weights, 4 if bias else 2, None, hidden, cell, mode, hidden.shape[-1], 0, layers,
+            first, dropout, train, both_ways, sizes, None,
+        )  # fmt: skip
+        return (output, hidden, cell) if isinstance(state, (list, tuple)) else (output, hidden)
+
+    return call
 
 
 def _bypass_compiler(remark: Callable[[str], None]) -> None:

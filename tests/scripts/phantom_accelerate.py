@@ -16,7 +16,8 @@ for inputs, labels in data:
     with accelerator.accumulate(model):
         output = model(inputs)
         accelerator.backward(nn.functional.cross_entropy(output, labels))
-        accelerator.clip_grad_norm_(model.parameters(), 1.0)
+        if accelerator.sync_gradients:
+            accelerator.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
     correct += accelerator.gather_for_metrics(output.argmax(-1) == labels).sum().item()
