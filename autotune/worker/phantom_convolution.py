@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-POINTWISE_GRADIENT_BYTES, GRADIENT_BYTES = {2: 5_400_000, 4: 8_700_000}, {2: 2_400_000, 4: 8_388_608}
+POINTWISE_GRADIENT_BYTES, GRADIENT_BYTES = {2: 5_400_000, 4: 8_700_000}, {2: 2_359_296, 4: 8_388_608}
 """Up to about so many bytes of parts, by the size of an element."""
 MOST_PARTS = 14
 SMALL_IMAGE = 13
