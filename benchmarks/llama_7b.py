@@ -1,4 +1,4 @@
-"""The shape of Llama 2 7B: bf16, LoRA, gradient checkpointing, batch 4 × 2,048 tokens. Needs transformers, peft.
+"""The shape of Llama 2 7B: bf16, LoRA, checkpointing, batch 4 × 2,048 tokens. Needs transformers, peft.
 
 A script to record, by path; nothing is downloaded. The model is made on the GPU.
 """

@@ -63,7 +63,7 @@ def estimate(
         refused = _why_not_on_cpu(answer)
         if refused:
             return {**answer, "reason": f"{answer['reason']} {refused}"}
-        say(f"{answer['reason']} Running the script itself on the CPU instead, for a few steps.")
+        say(f"{why_not} Running the script itself on the CPU instead, for a few steps.")
     else:
         say(f"No usable GPU, and no phantom one ({why_not}); recording an estimate on the CPU.")
         return _run(job, facts, settings, asked, phantom=None, log=log, say=say)
@@ -99,6 +99,8 @@ def _why_fall_back(answer: Answer) -> str | None:
     What the script did by its own decision (an exit, too few steps) it would do on the CPU too; the worker's
     sentences about those begin with its name.
     """
+    if answer.get("phantom_allocations") == 0:
+        return "The script puts nothing on a GPU."
     if answer["outcome"] != Outcome.CRASHED:
         return None
     reason = str(answer.get("reason") or "")

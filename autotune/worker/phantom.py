@@ -33,7 +33,6 @@ class Phantom(Gpu):
         self._selected: float | None = request.get("selected")
         self._reads: dict[str, tuple[int, str]] = {}
         self._remarks: list[str] = []
-        self._stopped: str | None = None
         self.end: Callable[[str, str], None] = lambda outcome, reason: None
         """Ends the run with an outcome and a reason; set by whoever runs it."""
 
@@ -72,8 +71,7 @@ class Phantom(Gpu):
             self._remarks.append(sentence)
 
     def _stop(self, operation: str, why: str) -> None:
-        self._stopped = f"{operation} at {self._line()}: {why}"
-        self.end("crashed", f"The phantom GPU cannot go on with {self._stopped}.")
+        self.end("crashed", f"A phantom GPU cannot go on with {operation} at {self._line()}: {why}.")
 
     def _line(self) -> str:
         """The script's line that is running; in a thread of autograd there is none."""
@@ -88,7 +86,7 @@ class Phantom(Gpu):
         """Everything the allocator says of the run, marked as an estimate; writes the recording."""
         self.storages.disable()
         found = super().finish(boundaries, keep_recording)
-        return {**found, "phantom_stopped": self._stopped}
+        return {**found, "phantom_allocations": sum(count for count, _ in self.storages.asked.values())}
 
     def about(self) -> dict[str, Any]:
         """What a recording says of itself besides what every one does."""

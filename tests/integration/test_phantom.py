@@ -1,4 +1,4 @@
-"""Scripts as users write them, on a GPU that is not there: they run to their end, and what they ask for is seen."""
+"""Scripts as users write them, on a GPU that is not there: they run, and what they ask for is seen."""
 
 from __future__ import annotations
 
