@@ -4,10 +4,10 @@
 
 Records the three objectives and the Llama of this folder on a phantom H200, replays each under four settings
 by the rules of the torch that the GPU ran, and compares with `data/h200_peaks.json`, which a real H200
-measured. With --workloads every script of a folder is recorded too; its measured peaks come from a file of the
-same form (--peaks), or from replaying what the GPU recorded of it (--traces, FOLDER/NAME.npz), which is marked
-with an r. A script that needs a package which is not installed, or that the phantom GPU cannot run, is named
-with the reason.
+measured. With --workloads every script of a folder is recorded too; its measured peaks come from a file of
+the same form (--peaks), or from replaying what the GPU recorded of it (--traces, FOLDER/NAME.npz), which is
+marked with an r. A script that needs a package which is not installed, or that the phantom GPU cannot run,
+is named with the reason.
 """
 
 from __future__ import annotations

@@ -94,11 +94,11 @@ def _problems(facts: Facts, version: TorchVersion | None) -> list[str]:
     elif not facts.usable:
         how = why_no_phantom(facts)
         problems.append(
-            f"No usable GPU ({facts.why_not}): `run --script` estimates on a phantom one, and step time is not "
-            "measured."
+            f"No usable GPU ({facts.why_not}): `run --script` estimates on a phantom one, and step time is "
+            "not measured."
             if how is None
-            else f"No usable GPU ({facts.why_not}), and no phantom one ({how}): `run --script` estimates from a "
-            "recording on the CPU, and step time is not measured."
+            else f"No usable GPU ({facts.why_not}), and no phantom one ({how}): `run --script` estimates "
+            "from a recording on the CPU, and step time is not measured."
         )
     try:
         environment_settings(version)

@@ -23,6 +23,9 @@ NOTES = (
     "measured on an H200; what other libraries take for themselves is missing.",
 )
 
+CHECKPOINTS = (".pt", ".pth", ".ckpt", ".safetensors", ".bin", ".pkl")
+"""Endings of files that hold what a phantom GPU does not compute."""
+
 
 class Phantom(Gpu):
     """A GPU that is not there, in place of one that is."""
@@ -33,8 +36,8 @@ class Phantom(Gpu):
         self._selected: float | None = request.get("selected")
         self._reads: dict[str, tuple[int, str]] = {}
         self._remarks: list[str] = []
-        self.end: Callable[[str, str], None] = lambda outcome, reason: None
-        """Ends the run with an outcome and a reason; set by whoever runs it."""
+        self.end: Callable[..., None] = lambda outcome, reason, *notes: None
+        """Ends the run with an outcome, a reason and notes; set by whoever runs it."""
 
     def start(self, torch: Any) -> None:
         """Record from here on, on the phantom device."""
@@ -57,6 +60,7 @@ class Phantom(Gpu):
             stop=self._stop,
         )
         phantom_patch.install(self.mode, self._remark)
+        sys.addaudithook(self._before)
         self.mode.__enter__()  # type: ignore[no-untyped-call]
 
     def synchronize(self) -> None:
@@ -72,6 +76,19 @@ class Phantom(Gpu):
 
     def _stop(self, operation: str, why: str) -> None:
         self.end("crashed", f"A phantom GPU cannot go on with {operation} at {self._line()}: {why}.")
+
+    def _before(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """End before the script empties a checkpoint that it could then only fill with stand-ins."""
+        if event != "open" or not isinstance(arguments[0], str) or not self.storages.enabled:
+            return
+        path, mode, flags = arguments
+        if (
+            path.endswith(CHECKPOINTS)
+            and ("w" in (mode or "") or flags & os.O_TRUNC)
+            and os.path.isfile(path)
+        ):
+            self._remark(f"The recording ended before {self._line()} would have overwritten {path}.")
+            self.end("completed", None)
 
     def _line(self) -> str:
         """The script's line that is running; in a thread of autograd there is none."""

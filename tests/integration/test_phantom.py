@@ -72,6 +72,14 @@ def test_a_plain_loop_with_everything_around_it(record: Record, capsys: pytest.C
     assert "estimated" in capsys.readouterr().out
 
 
+def test_a_checkpoint_that_the_script_writes_in_its_own_way_is_not_emptied(record: Record) -> None:
+    Path("model.pkl").write_text("a good checkpoint")
+    found = record("phantom_pickle", "--", "model.pkl")
+    assert is_phantom(found) and len(found.step_ends) == 3
+    assert Path("model.pkl").read_text() == "a good checkpoint"
+    assert any("would have overwritten model.pkl" in note for note in found.recording.notes)
+
+
 def test_mixed_precision_checkpointing_compiling_and_tied_weights(record: Record) -> None:
     found = record("phantom_amp")
     assert is_phantom(found) and len(found.step_ends) == 4
