@@ -73,8 +73,8 @@ def convolutions() -> None:
     for dtype, last, batch in itertools.product((FLOAT, NARROW), (False, True), (8, 32, 96)):
         for channels, side, outputs, kernel, stride, groups in CONVOLUTIONS:
             case = {
-                "dtype": str(dtype), "channels_last": last, "batch": batch, "channels": channels, "side": side,
-                "outputs": outputs, "kernel": kernel, "stride": stride, "groups": groups,
+                "dtype": str(dtype), "channels_last": last, "batch": batch, "channels": channels,
+                "side": side, "outputs": outputs, "kernel": kernel, "stride": stride, "groups": groups,
             }  # fmt: skip
             image = random(batch, channels, side, side, dtype=dtype, last=last)
             weight = random(outputs, channels // groups, kernel, kernel, dtype=dtype, last=last)

@@ -17,6 +17,7 @@ import torch
 POINTWISE_GRADIENT_BYTES, GRADIENT_BYTES = {2: 5_400_000, 4: 8_700_000}, {2: 2_359_296, 4: 8_388_608}
 """Up to about so many bytes of parts, by the size of an element."""
 MOST_PARTS = 14
+PATCH_PARTS = {2: 4, 4: 7}
 SMALL_IMAGE = 13
 """Images of up to so many pixels a side are copied for pointwise convolutions too."""
 
@@ -31,8 +32,8 @@ def convolution_bytes(
         return [_copied(image) + _copied(weight)] if _odd(image) else []
     if is_pointwise(weight):
         return [_bytes(image) + _bytes(result)] if _small_image(image, stride) else []
-    if tuple(weight.shape[2:]) == tuple(stride) and image.shape[1] <= 4:
-        return []  # patches that do not overlap
+    if _cuts_patches(image, weight, stride):
+        return []
     if _has_few_channels(image, weight):
         return []
     return [_copied(image) + _copied(weight) + _copied(result)]
@@ -49,11 +50,18 @@ def weight_gradient_bytes(
         if not is_channels_last(image) and _small_image(image, stride):
             return [_bytes(image) + _bytes(result)]
         return [POINTWISE_GRADIENT_BYTES[_width(image)] // part * part]
+    if _cuts_patches(image, weight, stride):
+        return [_copied(image) + _copied(result) + PATCH_PARTS[_width(image)] * part]
     if _has_few_channels(image, weight):
         return []
     copies = sum(convolution_bytes(image, weight, result, stride, groups))
     parts = 0 if part >= GRADIENT_BYTES[_width(image)] else GRADIENT_BYTES[_width(image)] // part
     return [copies + min(parts, MOST_PARTS) * part]
+
+
+def _cuts_patches(image: torch.Tensor, weight: torch.Tensor, stride: Any) -> bool:
+    """Whether an image of few colours is cut into patches that do not overlap."""
+    return tuple(weight.shape[2:]) == tuple(stride) and image.shape[1] <= 4
 
 
 def _has_few_channels(image: torch.Tensor, weight: torch.Tensor) -> bool:
