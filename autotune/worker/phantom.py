@@ -44,6 +44,8 @@ class Phantom(Gpu):
         super().start(torch)
         os.environ.pop("LD_PRELOAD", None)  # what the script starts sees the machine as it is
         os.environ["TORCHDYNAMO_DISABLE"] = "1"
+        if "torch._dynamo" in sys.modules:
+            torch._dynamo.config.disable = True
         torch.cuda.init()
         from . import phantom_mode, phantom_patch, phantom_storage, phantom_workspace
         from .phantom_reduction import Processors
