@@ -52,6 +52,10 @@ class Environment:
     """Allocator backend in effect."""
     tenants: tuple[str, ...] = ()
     """Other processes that used the GPU during the trial, as `pid name (MiB)`."""
+    throttled: tuple[str, ...] = ()
+    """Why the GPU lowered its clocks during the trial; empty if it did not, or does not tell."""
+    cpu_busy: float | None = None
+    """Share of all CPU cores that was busy during the trial, the trial's own work included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +82,8 @@ class Measurement:
     """Wall-clock seconds of each measured step after warm-up, GPU synchronised at the boundaries."""
     step_peak_reserved_bytes: tuple[int, ...] = ()
     """Reserved bytes at the end of every step, warm-up included."""
+    step_alloc_retries: tuple[int, ...] = ()
+    """Allocation retries within every step, warm-up included."""
     whole_run_is_one_step: bool = False
     """True when the script neither steps an optimizer nor calls autotune.step()."""
 
@@ -97,6 +103,8 @@ class Measurement:
     num_ooms: int | None = None
     allocator_seconds: float | None = None
     """Replays only: driver time after warm-up, from the calls and a cost table measured on a GPU."""
+    smallest_fit_bytes: int | None = None
+    """Replays only: the smallest memory limit in which the program completes; None where not sought."""
     startup_seconds: float | None = None
     """From launching the worker to the script's first line."""
     script_seconds: float | None = None

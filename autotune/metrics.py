@@ -41,6 +41,12 @@ ALLOCATOR_TIME = Metric(
     name="allocator_seconds", title="time in driver calls after warm-up (ms)", scale=1e3,
     value=lambda m: m.allocator_seconds, format=format_seconds,
 )  # fmt: skip
+SMALLEST_FIT = Metric(
+    name="smallest_fit_bytes", title="smallest memory it fits in (GiB)", scale=1 / GIB,
+    value=lambda m: m.smallest_fit_bytes, format=format_bytes,
+)  # fmt: skip
+SCREEN_OBJECTIVES = (PEAK_RESERVED, SMALLEST_FIT, ALLOCATOR_TIME)
+"""What a screening compares: on a roomy GPU and in the least memory settings rank differently."""
 
 
 def objectives(obtained: Obtained) -> tuple[Metric, Metric, Metric]:

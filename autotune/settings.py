@@ -35,12 +35,17 @@ def parse_torch_version(text: str) -> TorchVersion:
     Raises:
         SettingsError: the text does not begin with `major.minor`, or the version is below 2.4.
     """
-    match = re.match(r"(\d+)\.(\d+)", text.strip())
+    match = re.match(r"([0-9]{1,2})\.([0-9]{1,3})(?![0-9])", text.strip())
     if match is None:
         raise SettingsError(f"'{text}' is not a torch version; write it as 2.11 or 2.11.0.")
     version = int(match.group(1)), int(match.group(2))
     if version < (2, 4):
         raise SettingsError(f"torch {text} is too old; autotune knows the allocator of torch 2.4 and newer.")
+    if version >= (3, 0):
+        newest = ".".join(map(str, NEWEST_KNOWN_TORCH))
+        raise SettingsError(
+            f"torch {text} is unknown; autotune knows the allocator of torch 2.4 to {newest}."
+        )
     return version
 
 
@@ -159,8 +164,8 @@ class AllocatorSettings:
         _require(large is None or large > 10, "large_segment_size_mb", large)
         if self.expandable_segments and large is not None and large % 2:
             raise SettingsError(
-                f"large_segment_size_mb:{large} cannot go with expandable segments, as the driver maps pages in "
-                f"multiples of 2 MB; use {large + 1}."
+                f"large_segment_size_mb:{large} cannot go with expandable segments, as the driver maps pages "
+                f"in multiples of 2 MB; use {large + 1}."
             )
         lowest = max(20, large or 20) if torch_version >= (2, 10) else 21
         for name in ("max_split_size_mb", "max_non_split_rounding_mb"):
@@ -255,7 +260,9 @@ def _read_boolean(name: str, value: str) -> bool:
 
 
 def _read_megabytes(name: str, value: str) -> int:
-    _require(value.isascii() and value.isdigit() and 10 < int(value) <= 1 << 24, name, value)
+    _require(
+        value.isascii() and value.isdigit() and len(value) < 10 and 10 < int(value) <= 1 << 24, name, value
+    )
     return int(value)
 
 

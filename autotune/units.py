@@ -15,7 +15,9 @@ _FACTORS = {
     "g": GIB, "gib": GIB, "gb": 1000**3,
     "t": 1 << 40, "tib": 1 << 40, "tb": 1000**4,
 }  # fmt: skip
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+_SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([a-zA-Z]*)\s*")
+LARGEST_SIZE = 1 << 50
+"""1 PiB: more than any GPU has, and little enough to count with."""
 
 
 def parse_size(text: str) -> int:
@@ -31,8 +33,8 @@ def parse_size(text: str) -> int:
     if match is None or factor is None:
         raise UsageError(f"'{text}' is not a size; write it as 24GiB, 800MB or a number of bytes.")
     size = int(float(match.group(1)) * factor) if "." in match.group(1) else int(match.group(1)) * factor
-    if size <= 0:
-        raise UsageError(f"'{text}' is not a size above zero.")
+    if not 0 < size <= LARGEST_SIZE:
+        raise UsageError(f"'{text}' is not a size above zero and up to {format_bytes(LARGEST_SIZE)}.")
     return size
 
 

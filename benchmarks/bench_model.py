@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from autotune.settings import AllocatorSettings
 from autotune.trace import Trace, load
 
 DATA = Path(__file__).parents[1] / "tests" / "data"
+TRACES = (DATA / "gan.npz", DATA / "gnn.npz")
 SETTINGS = (
     "",
     "expandable_segments:True",
@@ -58,17 +60,22 @@ print(time.perf_counter() - start)
 def main() -> None:
     """Measure, then print a table, or JSON with --json."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("traces", nargs="*", type=Path, default=[DATA / "gan.npz", DATA / "gnn.npz"])
+    parser.add_argument("traces", nargs="*", type=Path, default=TRACES)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    traces = {path.stem: load(path) for path in arguments.traces}
-    report = {
+    report = measure(arguments.traces)
+    print(json.dumps(report, indent=2) if arguments.json else table(report))
+
+
+def measure(paths: Sequence[Path] = TRACES) -> dict[str, Any]:
+    """All four figures; the thousand settings are over the first of the traces."""
+    traces = {path.stem: load(path) for path in paths}
+    return {
         "model": {name: rates(trace) for name, trace in traces.items()},
         "native": native_rates(traces),
-        "thousand": thousand_settings(next(iter(traces.values()))),
+        "thousand": {"trace": paths[0].stem, **thousand_settings(next(iter(traces.values())))},
         "start_seconds": start_seconds(),
     }
-    print(json.dumps(report, indent=2) if arguments.json else table(report))
 
 
 def rates(trace: Trace) -> dict[str, float]:
@@ -157,7 +164,7 @@ def table(report: dict[str, Any]) -> str:
     many, start = report["thousand"], report["start_seconds"]
     lines += [
         "",
-        f"1,000 settings over one trace: {many['seconds']:.1f} s on {many['cores']:.0f} cores. "
+        f"1,000 settings over `{many['trace']}`: {many['seconds']:.1f} s on {many['cores']:.0f} cores. "
         f"Start: {start['first']:.1f} s the first time ever, {start['later']:.2f} s later.",
     ]
     if isinstance(native, str):

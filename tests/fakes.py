@@ -54,7 +54,9 @@ class FakeRunner:
         self._table = table or {}
         self._before = before
 
-    def measure(self, settings: AllocatorSettings, *, number: int) -> Measurement:
+    def measure(
+        self, settings: AllocatorSettings, *, number: int, measured_steps: int | None = None
+    ) -> Measurement:
         text = str(settings)
         self.asked.append(text)
         self._before(text, number)

@@ -21,9 +21,14 @@ def marked(value: str, *, variable: str = MARK) -> list[psutil.Process]:
     return found
 
 
-def wait_until_gone(value: str, *, seconds: float = 20.0) -> list[psutil.Process]:
-    """What is left with the mark after at most `seconds`; empty as soon as nothing is."""
+def wait_until_left(value: str, number: int, *, seconds: float = 20.0) -> list[psutil.Process]:
+    """What has the mark once `number` processes have it, or after `seconds`: ended children linger."""
     deadline = time.monotonic() + seconds
-    while (left := marked(value)) and time.monotonic() < deadline:
+    while len(left := marked(value)) != number and time.monotonic() < deadline:
         time.sleep(0.05)
     return left
+
+
+def wait_until_gone(value: str) -> list[psutil.Process]:
+    """What is left with the mark after some seconds; empty as soon as nothing is."""
+    return wait_until_left(value, 0)

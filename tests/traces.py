@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,4 +73,17 @@ def run(
     return session.result()
 
 
-__all__ = ["GIB", "MIB", "Program", "run"]
+def varying(steps: int = 12, **recording: Any) -> Trace:
+    """A program of a few hundred rows whose sizes vary from step to step, so that settings matter."""
+    program = Program()
+    ends = []
+    for step in range(steps):
+        sizes = [(1 + (7 * step + 13 * index) % 90) * MIB for index in range(9)]
+        program.cache(*sizes, *[300_000 * (index + 1) for index in range(4)])
+        program.alloc(3 * MIB)
+        ends.append(26 * (step + 1) + step + 1)
+    known = {"torch": "2.14.0", "device_total_bytes": 4 * GIB, **recording}
+    return replace(program.trace(**known), step_ends=tuple(ends))
+
+
+__all__ = ["GIB", "MIB", "Program", "run", "varying"]

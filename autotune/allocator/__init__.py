@@ -82,18 +82,22 @@ def replay_many(
 ) -> list[ReplayResult]:
     """`replay` for each of the settings, in their order, with further arguments as for `replay`.
 
-    `workers` replays run at one time (None = one a core); `progress` is called with the number done so far.
+    Equal settings are replayed once. `workers` replays run at one time (None = one a core); `progress` is
+    called with the number done so far.
     """
     conditions = Conditions.of(trace, memory_limit, device_total, torch_version)
-    for each in settings:
+    distinct = list(dict.fromkeys(settings))
+    for each in distinct:
         each.validate(conditions.torch_version)
-    return on_all_cores(
+    results = on_all_cores(
         lambda opened, each: conditions.replay(opened, trace, each),
-        settings,
+        distinct,
         engine=engine,
         workers=workers,
         progress=progress,
     )
+    found = dict(zip(distinct, results, strict=True))
+    return [found[each] for each in settings]
 
 
 def smallest_fit(

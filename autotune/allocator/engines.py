@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +20,8 @@ def open_engine(name: str) -> Iterator[Engine]:
         UsageError: there is no such engine, or it cannot run here.
     """
     if name == "model":
+        if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+            raise UsageError("NUMBA_DISABLE_JIT is set, and the model needs numba's compiler; unset it.")
         from autotune.allocator.model import Model
 
         yield Model()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from autotune import __version__
+from autotune.cli.streams import ReaderGoneError, prepare_streams
 from autotune.errors import AutotuneError
 
 COMMANDS = {
@@ -22,6 +22,7 @@ COMMANDS = {
     "replay": "replay a trace under given settings, to the byte",
     "compare-recordings": "two traces of one script side by side, to check an estimate",
     "report": "show a study: baseline, front, recommendation",
+    "verify": "measure a study's claim again; exit status 1 if it no longer holds",
     "export": "write the chosen settings as an env file, or for a shell, Docker, Slurm",
     "dashboard": "browse a study in optuna-dashboard, on localhost",
     "doctor": "say what this machine can do, and what will not work and why",
@@ -32,26 +33,36 @@ Modules are imported only when their command is asked for, so `--help` stays fas
 """
 
 
+LONGEST_SENTENCE = 1000
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    prepare_streams()
     try:
         options = _parser(arguments).parse_args(arguments)
-        return int(_module(options.command).run(options))
+        status = int(_module(options.command).run(options))
+        sys.stdout.flush()
+        return status
     except AutotuneError as error:
-        print(f"autotune: {error}", file=sys.stderr)
+        print(f"autotune: {one_line(str(error))}", file=sys.stderr)
         return error.exit_status
     except KeyboardInterrupt:
         print("autotune: interrupted; what was finished is kept.", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # The reader of our pipe has gone (`| head`); point stdout elsewhere so that Python's exit is quiet.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGoneError:
         return 0
 
 
 def _module(command: str) -> Any:
     return importlib.import_module(f"autotune.cli.{command.replace('-', '_')}")
+
+
+def one_line(text: str) -> str:
+    """The text on one line of bearable length: it may quote what somebody typed, however much that is."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= LONGEST_SENTENCE else f"{flat[: LONGEST_SENTENCE - 200]} … {flat[-200:]}"
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

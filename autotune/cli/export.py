@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from autotune.cli.options import add_study_arguments, open_chosen_study
+from autotune.cli.options import add_study_arguments, open_chosen_summary
 
 FORMS = ("env", "shell", "docker", "slurm", "json")
 
@@ -28,9 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the chosen row."""
     from autotune.report.envfile import render
-    from autotune.report.summary import summarise
 
-    summary = summarise(open_chosen_study(options))
+    summary = open_chosen_summary(options)
     text = render(summary, summary.pick(options.pick), pick=options.pick, form=options.format)
     if options.output is None:
         sys.stdout.write(text)

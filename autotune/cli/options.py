@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from optuna import Study
 
+    from autotune.report.summary import Summary
+
 DEFAULT_STORAGE = "sqlite:///autotune.db"
 
 
@@ -40,6 +42,20 @@ def open_chosen_study(options: argparse.Namespace, *, read_only: bool = True) ->
     # Read first in any case: only `run` makes databases.
     study = load_study(open_storage(options.storage, read_only=True), options.study)
     return study if read_only else load_study(open_storage(options.storage), study.study_name)
+
+
+def open_chosen_summary(options: argparse.Namespace) -> Summary:
+    """The summary of the study that the options name.
+
+    Raises:
+        StudyError: there is no such database or study, or it is damaged.
+    """
+    from autotune.report.summary import summarise
+    from autotune.study.storage import database_errors, without_password
+
+    study = open_chosen_study(options)
+    with database_errors(without_password(options.storage)):
+        return summarise(study)
 
 
 def command_line(command: str, study: str, storage: str, *more: str) -> str:

@@ -66,31 +66,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(replays: Replays, *, as_json: bool) -> None:
-    """Results to stdout.
-
-    Raises:
-        WorkFailedError: stdout is a file on a full disk.
-    """
+    """Results to stdout."""
     from rich.console import Console
 
-    from autotune.errors import WorkFailedError
     from autotune.report.replayed import document, print_replays
 
-    class Output(Console):
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # rich would exit with status 1; main knows better
-
-    try:
-        if as_json:
-            print(json.dumps(document(replays), indent=2))
-        else:
-            print_replays(replays, Output())
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        sys.stdout = sys.stderr  # or Python would try once more to write the rest, at its exit
-        raise WorkFailedError(f"The results cannot be written: {error.strerror}.") from None
+    if as_json:
+        print(json.dumps(document(replays), indent=2))
+    else:
+        print_replays(replays, Console())
 
 
 def replay_all(trace: Trace, options: argparse.Namespace, waiting: Waiting) -> Replays:

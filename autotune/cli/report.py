@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from autotune.cli.options import add_study_arguments, open_chosen_study
+from autotune.cli.options import add_study_arguments, open_chosen_summary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,10 +22,10 @@ def run(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from autotune.errors import UsageError
-    from autotune.report.summary import document, summarise
+    from autotune.report.summary import document
     from autotune.report.terminal import print_report
 
-    summary = summarise(open_chosen_study(options))
+    summary = open_chosen_summary(options)
     if options.html is not None:
         from autotune.report.page import render_page
 

@@ -16,8 +16,10 @@ from autotune.cli.options import add_storage_option, command_line
 
 if TYPE_CHECKING:
     from optuna import Study
+    from optuna.storages import RDBStorage
     from rich.console import Console
 
+    from autotune.report.stored import Conditions
     from autotune.report.summary import Summary
     from autotune.study.loop import Plan
     from autotune.study.prepare import Subject
@@ -46,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--torch", metavar="X.Y", help="whose rules a trace follows (default: the recording's)"
     )
+    _add_search_arguments(parser)
     group = parser.add_argument_group("the study", argument_default=argparse.SUPPRESS)
     group.add_argument("--study", metavar="NAME", help="name of the study (default: the script's)")
     group.add_argument(
@@ -70,12 +73,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the search", argument_default=argparse.SUPPRESS)
+    group.add_argument(
+        "--engine",
+        metavar="NAME",
+        help="allocator engine, model or native, that screens settings before the first trial by replaying a "
+        "recording: 3,000 settings, fewer for one of more than 333,000 operations (default model; off = a "
+        "plain Optuna study)",
+    )
+    group.add_argument(
+        "--sampler",
+        metavar="NAME",
+        help="proposes what comes after the screening: tpe, gp, nsga2, qmc or random (default tpe)",
+    )
+    rounds = group.add_mutually_exclusive_group()
+    rounds.add_argument(
+        "--confirm-rounds",
+        type=int,
+        metavar="N",
+        help="how often the finalists of a measured study are measured again, in turn (default 3)",
+    )
+    rounds.add_argument(
+        "--no-confirm",
+        dest="confirm_rounds",
+        action="store_const",
+        const=0,
+        help="leave that out",
+    )
+    group.add_argument(
+        "--no-early-stop",
+        dest="early_stop",
+        action="store_false",
+        help="measure on when no untested settings can gain more than the noise",
+    )
+
+
 def run(options: argparse.Namespace) -> int:
     """Tune, show what was found, and say what to do next."""
     from rich.console import Console
 
     from autotune.report.summary import document, summarise
     from autotune.report.terminal import print_report
+    from autotune.study.storage import database_errors, without_password
 
     progress = Console(stderr=True)
     request = read_request(options)
@@ -86,12 +126,14 @@ def run(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             _say(progress, "Interrupted; every finished trial is kept. To go on: " + _same_command(request))
             return 130
-    summary = summarise(study)
+    with database_errors(without_password(request.storage)):
+        summary = summarise(study)
     if options.json:
         print(json.dumps(document(summary), indent=2))
     else:
         print_report(summary, Console())
-    _say(progress, _next_commands(summary, request))
+    if summary.recommended is not None:
+        _say(progress, _next_commands(summary, request))
     return 0 if summary.recommended is not None else 1
 
 
@@ -132,6 +174,7 @@ def read_request(options: argparse.Namespace) -> Request:
 
 def _tune(request: Request, progress: Console) -> Study:
     """Prepare, then run trials until the budget is spent."""
+    from autotune.measurement import Obtained
     from autotune.study.book import check_conditions, open_study
     from autotune.study.lock import hold_study
     from autotune.study.prepare import look_at, plan_for, runner_for
@@ -150,7 +193,11 @@ def _tune(request: Request, progress: Console) -> Study:
         runner, conditions = runner_for(subject, stored, lambda sentence: _say(progress, sentence))
         with contextlib.closing(runner):
             study = open_study(storage, request.name, conditions)
-            _run_shown(study, runner, plan, progress)
+            if _has_trials_left(study, plan, progress):
+                plan = _guided(plan, subject, conditions, runner, storage, progress)
+                _run_shown(study, runner, plan, progress)
+            if runner.obtained is Obtained.MEASURED:
+                _confirm_shown(study, runner, plan, request.confirm_rounds, progress)
     return study
 
 
@@ -175,18 +222,51 @@ def _introduce(subject: Subject, plan: Plan, progress: Console) -> None:
     )
 
 
+def _has_trials_left(study: Study, plan: Plan, progress: Console) -> bool:
+    from autotune.report.stored import read_rows, searched
+
+    done = len(searched(read_rows(study)))
+    if done >= plan.trials:
+        _say(progress, f"The study has {done} trials already; --trials {done + 20} adds to them.")
+        return False
+    if done:
+        _say(progress, f"Going on after {done} finished trials.")
+    return True
+
+
+def _guided(
+    plan: Plan,
+    subject: Subject,
+    conditions: Conditions,
+    runner: Runner,
+    storage: RDBStorage,
+    progress: Console,
+) -> Plan:
+    """The plan after a screening, which is shown."""
+    from autotune.report.live import ScreenProgress
+    from autotune.study.screening import guided
+
+    with ScreenProgress(progress) as screen:
+        return guided(
+            plan,
+            subject,
+            conditions,
+            runner,
+            storage,
+            say=lambda sentence: _say(progress, sentence),
+            heard=screen.heard,
+        )
+
+
 def _run_shown(study: Study, runner: Runner, plan: Plan, progress: Console) -> None:
     from autotune.report.live import LiveProgress
-    from autotune.report.stored import read_rows
+    from autotune.report.stored import read_rows, searched
+    from autotune.report.summary import summarise
     from autotune.study.loop import Ending, run_trials
 
-    rows = read_rows(study)
-    if len(rows) >= plan.trials:
-        _say(progress, f"The study has {len(rows)} trials already; --trials {len(rows) + 20} adds to them.")
-        return
-    if rows:
-        _say(progress, f"Going on after {len(rows)} finished trials.")
-    with LiveProgress(progress, trials=plan.trials, rows=rows) as live:
+    before = summarise(study)
+    done = len(searched(before.rows))
+    with LiveProgress(progress, trials=plan.trials, done=done, baseline=before.baseline) as live:
         ending = run_trials(
             study,
             runner,
@@ -194,9 +274,40 @@ def _run_shown(study: Study, runner: Runner, plan: Plan, progress: Console) -> N
             on_start=lambda number, candidate: live.started(str(candidate.settings)),
             on_finish=live.finished,
         )
+    done = len(searched(read_rows(study)))
     if ending is Ending.SPACE_EXHAUSTED:
+        _say(progress, f"Ended after {done} trials: everything in the search space was tried.")
+    if ending is Ending.NOTHING_TO_GAIN:
         _say(
-            progress, f"Ended after {len(read_rows(study))} trials: everything in the search space was tried."
+            progress,
+            f"Ended after {done} trials: by prediction nothing untested improves memory or time by more than "
+            "the noise (--no-early-stop goes on).",
+        )
+
+
+def _confirm_shown(study: Study, runner: Runner, plan: Plan, rounds: int, progress: Console) -> None:
+    """Measure the finalists again; what an earlier run confirmed already is not repeated."""
+    from autotune.report.live import LiveProgress
+    from autotune.report.summary import summarise
+    from autotune.study.confirm import MORE_STEPS, confirm, finalists, missing_runs
+
+    summary = summarise(study)
+    missing = len(list(missing_runs(finalists(summary), summary.rows, rounds)))
+    if not missing:
+        return
+    _say(
+        progress,
+        f"Confirming: {missing} more runs, the finalists in turn, with {MORE_STEPS} times the steps "
+        "(--no-confirm leaves that out).",
+    )
+    with LiveProgress(progress, trials=missing, baseline=summary.baseline) as live:
+        confirm(
+            study,
+            runner,
+            plan.space,
+            rounds=rounds,
+            on_start=lambda number, candidate: live.started(str(candidate.settings)),
+            on_finish=live.finished,
         )
 
 

@@ -12,6 +12,50 @@ from autotune.units import format_bytes, format_change
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import TaskID
+
+
+class ScreenProgress:
+    """Shows how far a screening has come: a bar on a terminal, a line in a pipe. A context manager.
+
+    Nothing is shown unless a screening begins.
+    """
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._console = console
+        self._bar = Progress(
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("settings replayed"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> ScreenProgress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def heard(self, done: int, most: int) -> None:
+        """So many settings are replayed, of so many."""
+        if self._task is None:
+            self._console.print(
+                f"autotune: Screening up to {most:,} settings by replay.", highlight=False, soft_wrap=True
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("", total=most)
+        self._bar.update(self._task, completed=done)
 
 
 class LiveProgress:
@@ -20,16 +64,17 @@ class LiveProgress:
     Args:
         console: where to show them; a pipe gets plain lines.
         trials: how many there will be.
-        rows: those that earlier runs finished.
+        done: how many of them earlier runs finished.
+        baseline: the defaults' row, if it is known already.
     """
 
-    def __init__(self, console: Console, *, trials: int, rows: list[Row]) -> None:
+    def __init__(self, console: Console, *, trials: int, done: int = 0, baseline: Row | None = None) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         self._console = console
         self._trials = trials
-        self._done = len(rows)
-        self._baseline = next((row for row in rows if row.role is Role.DEFAULT and point(row)), None)
+        self._done = done
+        self._baseline = baseline if baseline and point(baseline) else None
         self._bar = Progress(
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
@@ -58,16 +103,20 @@ class LiveProgress:
         self._bar.update(self._task, description=plain(settings) or DEFAULTS)
 
     def finished(self, row: Row) -> None:
-        """A trial has ended and is stored."""
-        self._done += 1
+        """A trial has ended and is stored. A repetition of the defaults counts for none of the trials."""
+        width = len(str(self._trials))
+        if row.role is Role.DEFAULT and self._baseline is not None:
+            place = "again".rjust(2 * width + 1)
+        else:
+            self._done += 1
+            place = f"{self._done:>{width}}/{self._trials}"
         if self._baseline is None and row.role is Role.DEFAULT and point(row):
             self._baseline = row
-        self._console.print(self._line(row), markup=False, highlight=False, soft_wrap=True)
+        self._console.print(self._line(place, row), markup=False, highlight=False, soft_wrap=True)
         self._bar.update(self._task, completed=self._done)
 
-    def _line(self, row: Row) -> str:
-        """`  7/60  replayed   6.05 GiB  −62.2 %  12.3 ms  expandable_segments:True`."""
-        place = f"{self._done:>{len(str(self._trials))}}/{self._trials}"
+    def _line(self, place: str, row: Row) -> str:
+        """` 7/60  replayed   6.05 GiB  −62.2 %  12.3 ms  expandable_segments:True`."""
         settings = plain(row.settings) or DEFAULTS
         found, reference = point(row), self._baseline and point(self._baseline)
         if found is None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable
 
+from autotune.report.confirmed import confirmations, sentence
 from autotune.report.figures import pair_figures, space_figure
+from autotune.report.folklore import folklore
 from autotune.report.stored import Row
 from autotune.report.summary import Summary
 from autotune.report.wording import (
@@ -42,8 +44,10 @@ def render_page(summary: Summary) -> str:
         f"{_escape(obtained_sentence(summary))}</p>",
         f'<p class="verdict">{_escape(verdict(summary))}</p>',
         f"<pre>{_escape(assignment(summary))}</pre>",
-        *(f'<p class="note">{_escape(sentence)}</p>' for sentence in warnings(summary)),
+        *_confirmed(summary),
+        *(f'<p class="note">{_escape(warning)}</p>' for warning in warnings(summary)),
         *_figures(summary),
+        *_folklore(summary),
         "<h2>Trials</h2>",
         _table(summary),
     ]
@@ -62,6 +66,17 @@ def _figures(summary: Summary) -> Iterable[str]:
     yield space_figure(summary).to_html(full_html=False, include_plotlyjs=True)
     for figure in pair_figures(summary):
         yield figure.to_html(full_html=False, include_plotlyjs=False)
+
+
+def _confirmed(summary: Summary) -> Iterable[str]:
+    for found in confirmations(summary.rows):
+        yield f"<p>Confirmed: <code>{_escape(plain(found.settings))}</code>. {_escape(sentence(found))}</p>"
+
+
+def _folklore(summary: Summary) -> Iterable[str]:
+    if lines := folklore(summary):
+        yield "<h2>What is often recommended</h2>"
+        yield f"<ul>{''.join(f'<li>{_escape(line)}</li>' for line in lines)}</ul>"
 
 
 def _table(summary: Summary) -> str:
@@ -87,7 +102,7 @@ def _row(summary: Summary, row: Row) -> str:
         ("number", shown.memory if row.completed else ""),
         ("number", shown.memory_change),
         ("number", shown.fragmentation),
-        ("number", shown.seconds),
+        ("number", " ".join(filter(None, (shown.seconds, shown.tail)))),
         ("number", shown.seconds_change),
         ("", plain(row.measurement.reason or "")),
     ]

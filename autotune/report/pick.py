@@ -54,12 +54,17 @@ def speed_pick(rows: Sequence[Row]) -> Row | None:
 
 
 def balanced_pick(
-    rows: Sequence[Row], baseline: Row | None, *, recorded_seconds: float | None = None
+    rows: Sequence[Row],
+    baseline: Row | None,
+    *,
+    recorded_seconds: float | None = None,
+    noise: float = 0.0,
 ) -> Row | None:
     """The recommendation: what memory can be saved without paying for it in time.
 
     1. Of the rows that are as fast as the defaults (`allowed_seconds`), the one with the smallest peak
-       reserved, if that saves at least 1 % of the defaults' memory.
+       reserved, if that saves at least 1 % of the defaults' memory. Another that needs hardly more, less than
+       1 % of the defaults' memory, takes its place where it is faster by more than what counts as equal.
     2. Else, of the rows that save at least 1 %, the one with the smallest product of memory and time
        relative to the defaults, if that product is below one: a saving larger than its price.
     3. Else the defaults.
@@ -72,30 +77,46 @@ def balanced_pick(
         baseline: the defaults' row.
         recorded_seconds: length of the recorded run; where step time is not measured, driver calls that
             add up to 2 % of it count as free.
+        noise: how far apart the step times of equal runs are, as a share.
     """
     reference = baseline if baseline is not None and point(baseline) else speed_pick(rows)
     if reference is None:
         return None
     memory, _, seconds = _must(reference)
-    allowed = allowed_seconds(reference, recorded_seconds)
+    allowed = allowed_seconds(reference, recorded_seconds, noise)
     saving = [row for row in _usable(rows) if _must(row)[0] <= memory * (1 - WORTHWHILE_SAVING)]
-    as_fast = memory_pick([row for row in saving if _must(row)[2] <= allowed])
-    if as_fast is not None or not saving:
-        return as_fast or reference
+    as_fast = [row for row in saving if _must(row)[2] <= allowed]
+    if as_fast:
+        margin = memory * WORTHWHILE_SAVING
+        return _quickest_of_the_smallest(as_fast, margin=margin, recorded=recorded_seconds, noise=noise)
+    if not saving:
+        return reference
     worth = min(saving, key=lambda row: (_price(row, memory, seconds), row.number))
     return worth if _price(worth, memory, seconds) < 1 else reference
 
 
-def allowed_seconds(reference: Row, recorded_seconds: float | None) -> float:
+def _quickest_of_the_smallest(
+    rows: Sequence[Row], *, margin: float, recorded: float | None, noise: float
+) -> Row | None:
+    """The smallest peak reserved, unless one within `margin` bytes of it is really faster."""
+    smallest = memory_pick(rows)
+    quickest = speed_pick([row for row in rows if smallest and _must(row)[0] <= _must(smallest)[0] + margin])
+    if smallest is None or quickest is None:
+        return None
+    return smallest if _must(smallest)[2] <= allowed_seconds(quickest, recorded, noise) else quickest
+
+
+def allowed_seconds(reference: Row, recorded_seconds: float | None, noise: float = 0.0) -> float:
     """The third objective up to which a row counts as equally fast as the reference.
 
-    Measured step time: 2 % more, or twice the standard error of the reference's median where that is larger.
+    Measured step time: 2 % more, or the largest of twice the standard error of the reference's median and
+    `noise`, which is how far apart equal runs were.
     Driver time of a replay: 2 % more, or 2 % of the recorded run more where that is larger.
     """
     seconds = _must(reference)[2]
     measurement = reference.measurement
     if measurement.obtained is Obtained.MEASURED:
-        return seconds * (1 + max(SLOWER_TOLERATED, 2 * noise_of_median(measurement)))
+        return seconds * (1 + max(SLOWER_TOLERATED, 2 * noise_of_median(measurement), noise))
     return seconds + SLOWER_TOLERATED * max(seconds, recorded_seconds or 0.0)
 
 

@@ -136,13 +136,11 @@ def print_replays(replays: Replays, console: Console) -> None:
 def origin_sentence(file: str, trace: Trace) -> str:
     """What the trace is and where it comes from."""
     recording = trace.recording
-    where = (
-        "without a GPU, an ESTIMATE" if recording.estimated else f"on {recording.gpu or 'a GPU not named'}"
-    )
+    where = "without a GPU, an ESTIMATE" if recording.estimated else f"on {recording.gpu or 'an unnamed GPU'}"
     date = _date(trace)
     parts = [
         f"{file}: {trace.num_operations:,} allocations and frees, recorded {where}",
-        f"torch {recording.torch}" if recording.torch else "a torch not named",
+        f"torch {recording.torch}" if recording.torch else "an unnamed torch",
         f"on {date}" if date else "",
         f"under {recording.settings}" if recording.settings else "",
     ]

@@ -2,7 +2,8 @@
 
 Per trial, as user attributes: `role` (why it was run), `settings` (the environment string asked for) and
 `measurement` (one JSON document, as text, so that optuna-dashboard does not cut it). Per study: `conditions`,
-one JSON document that says under what conditions every trial of the study was run.
+one JSON document that says under what conditions every trial of the study was run; `same_as`, settings that
+were not run because a replay behaves as that of a trial; and on the study of a screening `screen_of`.
 
 Format history of `conditions`:
     1 (2026-12)  first version.
@@ -11,7 +12,7 @@ Format history of `conditions`:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
 
 CONDITIONS_FORMAT = 1
 CONDITIONS, ROLE, SETTINGS, MEASUREMENT = "conditions", "role", "settings", "measurement"
+SCREEN_OF, SAME_AS = "screen_of", "same_as"
 
 
 class Role(StrEnum):
     """Why a trial was run."""
 
     DEFAULT = "default"
-    """PyTorch's defaults: what everything else is compared with."""
+    """PyTorch's defaults: what everything else is compared with. Where steps are timed they run several
+    times over a study; the first run that completes is the baseline, the others tell the noise."""
     EXPANDABLE = "expandable"
     """`expandable_segments:True` alone."""
     ENVIRONMENT = "environment"
@@ -46,7 +49,8 @@ class Role(StrEnum):
     SAMPLED = "sampled"
     """Proposed by the sampler."""
     CONFIRM = "confirm"
-    """A finalist measured again."""
+    """A finalist measured again, in rounds and with more steps. Such rows are on no front and picked by no
+    rule: they say how sure the answer is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +140,23 @@ def read_rows(study: Study) -> list[Row]:
     """The study's finished trials, by number; trials that something else added are left out."""
     rows = (_row(trial) for trial in study.get_trials(deepcopy=False) if trial.state.is_finished())
     return [row for row in rows if row is not None]
+
+
+def searched(rows: Sequence[Row]) -> list[Row]:
+    """Rows that tried settings: without confirmations, and without repetitions of the defaults."""
+    done = next((row.number for row in rows if row.role is Role.DEFAULT and row.completed), None)
+    return [
+        row
+        for row in rows
+        if row.role is not Role.CONFIRM
+        and (row.role is not Role.DEFAULT or done is None or row.number <= done)
+    ]
+
+
+def read_same_as(study: Study) -> dict[str, int]:
+    """Settings that were not run → number of the trial that they behave like."""
+    found = json.loads(study.user_attrs.get(SAME_AS, "{}"))
+    return {str(settings): int(number) for settings, number in found.items()}
 
 
 def _row(trial: FrozenTrial) -> Row | None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
-from autotune.measurement import Obtained
+from autotune.measurement import Measurement, Obtained
 from autotune.metrics import Metric, metric_values, objectives
+from autotune.report.confirmed import confirmations
+from autotune.report.doubts import retried_steps, rises_at_the_end
+from autotune.report.noise import median_interval, percentile_95, spread
 from autotune.report.pareto import front
 from autotune.report.pick import balanced_pick, memory_pick, point, speed_pick
-from autotune.report.stored import Conditions, Role, Row, read_conditions, read_rows
+from autotune.report.stored import Conditions, Role, Row, read_conditions, read_rows, read_same_as, searched
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -31,11 +34,13 @@ class Summary:
     rows: tuple[Row, ...]
     """Every finished trial, by number."""
     baseline: Row | None
-    """The defaults' row: the last one that completed, else the last one; None before the first trial."""
+    """The defaults' row: the first one that completed, else the last one; None before the first trial."""
     recommended: Row | None
-    """The balanced pick; None while nothing has completed."""
+    """The balanced pick, of what no confirmation refuted; None while nothing has completed."""
     front: tuple[Row, ...]
     """Completed rows that no other row dominates, equal ones included."""
+    same_as: Mapping[str, int] = field(default_factory=dict)
+    """Settings that were not run, because a replay of them is that of a trial → its number."""
 
     @property
     def metrics(self) -> tuple[Metric, Metric, Metric]:
@@ -71,8 +76,8 @@ class Summary:
         if name in PICKS:
             chosen = {
                 "balanced": self.recommended,
-                "memory": memory_pick(self.rows),
-                "speed": speed_pick(self.rows),
+                "memory": memory_pick(searched(self.rows)),
+                "speed": speed_pick(searched(self.rows)),
             }[name]
             if chosen is None:
                 raise UsageError(
@@ -105,22 +110,32 @@ def summarise(study: Study) -> Summary:
     Raises:
         StudyError: the study is not one of autotune's.
     """
-    return summarise_rows(study.study_name, read_conditions(study), read_rows(study))
+    found = summarise_rows(study.study_name, read_conditions(study), read_rows(study))
+    return replace(found, same_as=read_same_as(study))
 
 
 def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Summary:
     """The summary of rows that were read already."""
-    defaults = [row for row in rows if row.role is Role.DEFAULT]
-    baseline = next((row for row in reversed(defaults) if row.completed), defaults[-1] if defaults else None)
-    points = {row.number: found for row in rows if (found := point(row)) is not None}
+    tried = searched(rows)
+    repeated = [row.measurement.median_step_seconds for row in rows if row.role is Role.DEFAULT]
+    refuted = {found.settings for found in confirmations(rows) if found.refuted}
+    noise = spread([seconds for seconds in repeated if seconds])
+    defaults = [row for row in tried if row.role is Role.DEFAULT]
+    baseline = defaults[-1] if defaults else None
+    points = {row.number: found for row in tried if (found := point(row)) is not None}
     members = set(front(points))
     return Summary(
         study=name,
         conditions=conditions,
         rows=tuple(rows),
         baseline=baseline,
-        recommended=balanced_pick(rows, baseline, recorded_seconds=conditions.recorded_seconds),
-        front=tuple(row for row in rows if row.number in members),
+        recommended=balanced_pick(
+            [row for row in tried if row.settings not in refuted],
+            baseline,
+            recorded_seconds=conditions.recorded_seconds,
+            noise=noise,
+        ),
+        front=tuple(row for row in tried if row.number in members),
     )
 
 
@@ -144,7 +159,23 @@ def document(summary: Summary) -> dict[str, Any]:
                 "obtained": str(row.measurement.obtained),
                 "metrics": metric_values(row.measurement) if row.completed else {},
                 "on_front": row.number in members,
+                "steps": _steps(row.measurement),
             }
             for row in summary.rows
         ],
+        "confirmed": [found.to_json() for found in confirmations(summary.rows)],
+    }
+
+
+def _steps(measurement: Measurement) -> dict[str, Any] | None:
+    """What the measured steps were like, beside their median; None where none were timed."""
+    times = measurement.step_seconds
+    if not times:
+        return None
+    return {
+        "measured": len(times),
+        "median_interval_seconds": median_interval(times),
+        "p95_seconds": percentile_95(times),
+        "with_retries": retried_steps(measurement),
+        "peak_rises_at_the_end": rises_at_the_end(measurement),
     }

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from autotune.report.confirmed import confirmations, sentence
+from autotune.report.folklore import folklore
 from autotune.report.pick import point
 from autotune.report.stored import Role, Row
 from autotune.report.summary import Summary
@@ -42,10 +44,16 @@ def print_report(summary: Summary, console: Console) -> None:
     console.print(_table(summary))
     for line in _failures(summary):
         say(line)
+    if lines := folklore(summary):
+        say("What is often recommended:")
+    for line in lines:
+        say(f"  {line}")
     if summary.startup_seconds is not None:
         say(f"Starting a worker took {format_seconds(summary.startup_seconds)} a trial (median).")
-    for sentence in warnings(summary):
-        say(f"Note: {sentence}", "yellow")
+    for found in confirmations(summary.rows):
+        say(f"Confirmed: {plain(found.settings)}. {sentence(found)}", "bold")
+    for warning in warnings(summary):
+        say(f"Note: {warning}", "yellow")
     say(verdict(summary), "bold green" if summary.recommended else "bold red")
     if line := assignment(summary):
         # One line however long: it is there to be copied.
@@ -71,7 +79,7 @@ def _table(summary: Summary) -> Table:
             re.sub(r",(?![^\[]*\])", ",\n", plain(shown.settings)),
             _stacked(shown.memory, shown.memory_change),
             shown.fragmentation,
-            _stacked(shown.seconds, shown.seconds_change),
+            "\n".join(filter(None, (_stacked(shown.seconds, shown.seconds_change), shown.tail))),
         )
         table.add_row(*(Text(column, style=bold) for column in columns))
     return table

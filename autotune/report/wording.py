@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import statistics
 from dataclasses import dataclass
+from pathlib import Path
 
 from autotune.measurement import Measurement, Obtained, Outcome
+from autotune.report.doubts import doubts
+from autotune.report.noise import percentile_95
 from autotune.report.pick import point
 from autotune.report.stored import Row
 from autotune.report.summary import Summary
@@ -41,6 +45,8 @@ class Cells:
     fragmentation: str
     seconds: str
     seconds_change: str
+    tail: str = ""
+    """The step time that 95 % of the steps do not exceed; empty where there are too few."""
 
 
 def cells(summary: Summary, row: Row) -> Cells:
@@ -63,7 +69,13 @@ def cells(summary: Summary, row: Row) -> Cells:
         fragmentation=format_percent(found[1]),
         seconds=seconds_with_spread(row.measurement, found[2]),
         seconds_change=_seconds_change(row, found[2], reference[2]) if compare and reference else "",
+        tail=_tail(row.measurement),
     )
+
+
+def _tail(measurement: Measurement) -> str:
+    found = percentile_95(measurement.step_seconds)
+    return f"p95 {format_seconds(found)}" if found else ""
 
 
 def _seconds_change(row: Row, seconds: float, reference: float) -> str:
@@ -71,7 +83,9 @@ def _seconds_change(row: Row, seconds: float, reference: float) -> str:
     if row.measurement.obtained is Obtained.MEASURED:
         return format_change(seconds, reference)
     difference = seconds - reference
-    sign = "+" if difference > 0 else "−" if difference < 0 else "±"
+    if difference == 0:
+        return "as before"
+    sign = "+" if difference > 0 else "−" if difference < 0 else ""
     return f"{sign}{format_seconds(abs(difference))}"
 
 
@@ -102,8 +116,15 @@ def outcome(row: Row) -> str:
 def subject(summary: Summary) -> str:
     """What was tuned, in one line."""
     conditions = summary.conditions
-    what = conditions.script or conditions.trace or "?"
+    what = _from_here(conditions.script or conditions.trace or "?")
     return plain(" ".join([what, *conditions.arguments]))
+
+
+def _from_here(path: str) -> str:
+    """The path as one would type it: relative to the working folder where it lies inside."""
+    with contextlib.suppress(ValueError, OSError):
+        return str(Path(path).relative_to(Path.cwd()))
+    return path
 
 
 def machine(summary: Summary) -> str:
@@ -157,6 +178,7 @@ def warnings(summary: Summary) -> list[str]:
             "The script never steps an optimizer, so its whole run counts as one step; "
             "call autotune.step() at the end of each step to have them timed."
         )
+    found += doubts(rows)
     tenants = sorted({tenant for row in rows for tenant in row.measurement.environment.tenants})
     if tenants:
         found.append(

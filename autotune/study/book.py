@@ -23,9 +23,19 @@ from autotune.errors import StudyError
 from autotune.measurement import Measurement, Outcome
 from autotune.metrics import objectives
 from autotune.report.pick import point
-from autotune.report.stored import CONDITIONS, MEASUREMENT, ROLE, SETTINGS, Conditions, Row, read_conditions
+from autotune.report.stored import (
+    CONDITIONS,
+    MEASUREMENT,
+    ROLE,
+    SCREEN_OF,
+    SETTINGS,
+    Conditions,
+    Row,
+    read_conditions,
+)
 from autotune.study.candidates import Candidate
 from autotune.study.space import SearchSpace
+from autotune.study.storage import database_errors
 from autotune.units import format_bytes
 
 OUT_OF_MEMORY = "out_of_memory"
@@ -74,19 +84,20 @@ def study_names(storage: RDBStorage) -> list[str]:
 
 
 def load_study(storage: RDBStorage, name: str | None) -> optuna.Study:
-    """The study of this name, or the most recent one of autotune's.
+    """The study of this name, or the most recent one of autotune's that is no screening.
 
     Raises:
         StudyError: there is none.
     """
-    names = study_names(storage)
-    if name is not None and name not in names:
-        known = f"it has {', '.join(_quoted(names[-5:]))}" if names else "it is empty"
-        raise StudyError(f"There is no study '{name}' in {shown(storage)}; {known}.")
-    for found in [name] if name is not None else reversed(names):
-        study = optuna.load_study(study_name=found, storage=storage, sampler=RandomSampler())
-        if name is not None or CONDITIONS in study.user_attrs:
-            return study
+    with database_errors(shown(storage)):
+        names = study_names(storage)
+        if name is not None and name not in names:
+            known = f"it has {', '.join(_quoted(names[-5:]))}" if names else "it is empty"
+            raise StudyError(f"There is no study '{name}' in {shown(storage)}; {known}.")
+        for found in [name] if name is not None else reversed(names):
+            study = optuna.load_study(study_name=found, storage=storage, sampler=RandomSampler())
+            if name is not None or (CONDITIONS in study.user_attrs and SCREEN_OF not in study.user_attrs):
+                return study
     raise StudyError(f"There is no study in {shown(storage)} yet; make one with `autotune run`.")
 
 
@@ -98,9 +109,10 @@ def open_study(storage: RDBStorage, name: str, conditions: Conditions) -> optuna
     """
     check_name(name)
     check_conditions(storage, name, conditions)
-    study = _create_or_load(storage, name, len(objectives(conditions.obtained)))
-    if CONDITIONS not in study.user_attrs:
-        _begin(study, conditions)
+    with database_errors(shown(storage)):
+        study = _create_or_load(storage, name, len(objectives(conditions.obtained)))
+        if CONDITIONS not in study.user_attrs or not study.get_trials(deepcopy=False):
+            _begin(study, conditions)
     return study
 
 
@@ -118,11 +130,13 @@ def check_conditions(
     Raises:
         StudyError: the study is somebody else's, or was made under other conditions.
     """
-    if name not in study_names(storage):
-        return None
-    study = optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
+    with database_errors(shown(storage)):
+        if name not in study_names(storage):
+            return None
+        study = optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
+        trials = study.get_trials(deepcopy=False)
     if CONDITIONS not in study.user_attrs:
-        if study.get_trials(deepcopy=False) or len(study.directions) != len(objectives(conditions.obtained)):
+        if trials or len(study.directions) != len(objectives(conditions.obtained)):
             raise StudyError(
                 f"Study '{name}' in {shown(storage)} was not made by autotune; {_new_name(storage, name)}"
             )
@@ -130,6 +144,8 @@ def check_conditions(
     stored = read_conditions(study)
     now = replace(conditions, trace_sha256=stored.trace_sha256) if before_recording else conditions
     differences = compare(stored, now)
+    if differences and not trials:
+        return None  # It holds nothing that could be mixed with something else.
     if differences:
         raise StudyError(
             f"Study '{name}' was made with {'; with '.join(differences)}, and results made under different "

@@ -42,6 +42,8 @@ class Candidate:
     settings: AllocatorSettings
     parameters: Parameters | None
     """Their place in the search space; None when they lie outside it."""
+    repeated: bool = False
+    """True for a run on purpose of what was run before, to learn how much runs differ."""
 
 
 def first_candidates(

@@ -29,6 +29,10 @@ class StudyFile:
     steps: int | None = None
     timeout: float | None = None
     seed: int | None = None
+    engine: str | None = None
+    sampler: str | None = None
+    confirm_rounds: int | None = None
+    early_stop: bool | None = None
 
 
 def load_study_file(path: Path) -> StudyFile:
@@ -61,7 +65,7 @@ def _checked(path: Path, key: str, value: Any) -> Any:
     listed = kind is tuple
     if listed and isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
-    if listed or not isinstance(value, kind) or isinstance(value, bool):
+    if listed or not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise UsageError(f"{path}: {key} = {value!r} is not {words}.")
     if key == "memory_limit":
         return parse_size(value)
@@ -81,5 +85,9 @@ _KINDS: Mapping[str, tuple[Any, str]] = {
     "steps": (int, "a whole number"),
     "timeout": ((int, float), "a number of seconds"),
     "seed": (int, "a whole number"),
+    "engine": (str, "an engine or off, as text"),
+    "sampler": (str, "the name of a sampler, as text"),
+    "confirm_rounds": (int, "a whole number"),
+    "early_stop": (bool, "true or false"),
 }
 """Key → its type, and that type in words."""

@@ -6,28 +6,33 @@ read from the study, so the same call continues a study that was interrupted at 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
 import optuna
 
 from autotune.errors import WorkFailedError
-from autotune.measurement import Measurement, Outcome
+from autotune.measurement import Measurement, Obtained, Outcome
 from autotune.report.pick import point
-from autotune.report.stored import Role, Row, read_rows
+from autotune.report.stored import SAME_AS, Role, Row, read_conditions, read_rows, read_same_as, searched
+from autotune.study.baselines import baseline_is_due, baselines_missing
 from autotune.study.book import enter, shown
 from autotune.study.candidates import Candidate
-from autotune.study.propose import propose
+from autotune.study.dead_ends import BROKEN, dead_end
+from autotune.study.guide import Guide
+from autotune.study.propose import Known, propose
 from autotune.study.space import SearchSpace
+from autotune.study.stopping import nothing_to_gain
 from autotune.study.storage import database_errors
 from autotune.trial.runner import Runner
 
-BROKEN = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.REJECTED)
-"""Outcomes that say nothing about memory."""
 GIVE_UP_AFTER = 5
 """Broken trials in a row after which something other than the settings must be wrong."""
+SKIPPED_WHEN_KNOWN = (Role.FOLKLORE, Role.SCREENED, Role.SAMPLED)
+"""Roles whose candidates are passed over if their behaviour was tried already; the others were asked for."""
 
 
 class Ending(StrEnum):
@@ -35,7 +40,9 @@ class Ending(StrEnum):
 
     BUDGET_SPENT = "budget spent"
     SPACE_EXHAUSTED = "space exhausted"
-    """Every settings of the space was tried."""
+    """Everything in the space was tried, or everything in it that behaves differently."""
+    NOTHING_TO_GAIN = "nothing to gain"
+    """No untested candidate can improve the front by more than the noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +53,19 @@ class Plan:
     first: Sequence[Candidate]
     """Candidates that come before the sampler's, the defaults at their head."""
     trials: int
-    """Finished trials the study shall have in the end, those of earlier runs included."""
+    """Finished trials the study shall have in the end, those of earlier runs included, repetitions aside."""
     seed: int
+    sampler: str = "tpe"
+    guide: Guide | None = None
+    """What the trace predicts; None = every trial is a leap in the dark."""
+    baselines: int = 1
+    """How often the defaults run, spread over the first trials; more than once where runs differ."""
+    early_stop: bool = False
+    """Whether to end before the budget is spent when nothing is left to gain."""
+
+    def stops(self, rows: Sequence[Row]) -> bool:
+        """Whether nothing is left to gain after these rows."""
+        return self.early_stop and self.guide is not None and nothing_to_gain(rows, self.guide)
 
 
 def run_trials(
@@ -80,7 +98,7 @@ def run_trials(
         with database_errors(shown(study_storage(study))):
             enter(study, plan.space, candidate, measurement, started)
         on_finish(_entered(number, candidate, measurement))
-        if candidate.role is Role.DEFAULT:
+        if candidate.role is Role.DEFAULT and not candidate.repeated:
             _require_baseline(measurement)
         broken = broken + 1 if measurement.outcome in BROKEN else 0
         if broken == GIVE_UP_AFTER:
@@ -88,25 +106,91 @@ def run_trials(
                 f"{broken} trials in a row failed, the last one with: {_why(measurement)} "
                 "Finished trials are kept; put that right and run the same command again."
             )
-    return Ending.BUDGET_SPENT if len(_rows(study)) >= plan.trials else Ending.SPACE_EXHAUSTED
+    return _ending(study, plan)
+
+
+def _ending(study: optuna.Study, plan: Plan) -> Ending:
+    rows = _rows(study)
+    if len(searched(rows)) >= plan.trials:
+        return Ending.BUDGET_SPENT
+    return Ending.NOTHING_TO_GAIN if plan.stops(rows) else Ending.SPACE_EXHAUSTED
 
 
 def _candidates(study: optuna.Study, plan: Plan) -> Iterator[Candidate]:
     """Candidates not tried yet, as many as the budget allows, each worked out when it is wanted."""
-    while len(rows := _rows(study)) < plan.trials:
-        tried = tried_settings(rows)
-        candidate = next((one for one in plan.first if str(one.settings) not in tried), None)
-        if candidate is None:
-            candidate = propose(
-                plan.space,
-                _history(study),
-                tried,
-                num_objectives=len(study.directions),
-                seed=plan.seed,
-            )
+    while True:
+        rows = _rows(study)
+        candidate = None
+        if len(searched(rows)) < plan.trials and not baseline_is_due(rows, plan.baselines):
+            candidate = _untried(study, plan, rows)
+        if candidate is None and baselines_missing(rows, plan.baselines):
+            candidate = replace(plan.first[0], repeated=True)
         if candidate is None:
             return
         yield candidate
+
+
+def _untried(study: optuna.Study, plan: Plan, rows: Sequence[Row]) -> Candidate | None:
+    """The next of the first candidates, else what the sampler proposes; None when nothing is left to try."""
+    known = _known(study, rows, plan)
+    _note_repetitions(study, plan, rows)
+    candidate = next((one for one in plan.first if _is_wanted(one, known)), None)
+    if candidate is None and not plan.stops(rows):
+        candidate = _proposal(study, plan, rows, known)
+    return candidate
+
+
+def _proposal(study: optuna.Study, plan: Plan, rows: Sequence[Row], known: Known) -> Candidate | None:
+    """The sampler's next settings, with what is predicted told to it."""
+    guide, obtained = plan.guide, read_conditions(study).obtained
+    return propose(
+        plan.space,
+        _history(study),
+        known,
+        num_objectives=len(study.directions),
+        seed=plan.seed,
+        sampler=plan.sampler,
+        told=guide.told(rows, plan.space, obtained) if guide else (),
+        screened=[found.settings for found in guide.untested(rows)] if guide else (),
+    )
+
+
+def _known(study: optuna.Study, rows: Sequence[Row], plan: Plan) -> Known:
+    """What needs no further trial; a replay may repeat a behaviour rather than end early, a GPU may not."""
+    guide, tried = plan.guide, tried_settings(rows)
+    if guide is None:
+        return Known(strings=tried, dead=dead_end(rows))
+    behaviours = guide.behaviours(rows)
+    return Known(
+        strings=tried,
+        dead=dead_end(rows),
+        repetition=lambda settings: guide.behaviour(settings) in behaviours,
+        may_repeat=read_conditions(study).obtained is not Obtained.MEASURED,
+    )
+
+
+def _is_wanted(candidate: Candidate, known: Known) -> bool:
+    if str(candidate.settings) in known.strings:
+        return False
+    if candidate.role not in SKIPPED_WHEN_KNOWN:
+        return True
+    return not known.dead(candidate.settings) and not known.repetition(candidate.settings)
+
+
+def _note_repetitions(study: optuna.Study, plan: Plan, rows: Sequence[Row]) -> None:
+    """Keep which folklore needed no trial and what it is like, for the report."""
+    if plan.guide is None:
+        return
+    tried, behaviours = {row.settings for row in rows}, plan.guide.behaviours(rows)
+    folklore = [one.settings for one in plan.first if one.role is Role.FOLKLORE]
+    same_as = {
+        str(settings): behaviours[key]
+        for settings in folklore
+        if str(settings) not in tried and (key := plan.guide.behaviour(settings)) in behaviours
+    }
+    if same_as != read_same_as(study):
+        with database_errors(shown(study_storage(study))):
+            study.set_user_attr(SAME_AS, json.dumps(same_as))
 
 
 def _rows(study: optuna.Study) -> list[Row]:
@@ -140,7 +224,8 @@ def _require_baseline(measurement: Measurement) -> None:
 
 
 def _why(measurement: Measurement) -> str:
-    return measurement.reason or f"{measurement.outcome}."
+    reason = (measurement.reason or str(measurement.outcome)).rstrip()
+    return reason if reason.endswith((".", "!", "?")) else f"{reason}."
 
 
 def study_storage(study: optuna.Study) -> optuna.storages.RDBStorage:

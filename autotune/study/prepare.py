@@ -14,9 +14,10 @@ from autotune.errors import UsageError, WorkFailedError
 from autotune.measurement import Environment, Obtained, Outcome
 from autotune.report.stored import Conditions
 from autotune.settings import AllocatorSettings, TorchVersion, parse_torch_version
+from autotune.study.baselines import BASELINES
 from autotune.study.candidates import environment_settings, first_candidates
 from autotune.study.loop import Plan
-from autotune.study.request import Request
+from autotune.study.request import DEFAULT_ENGINE, ENGINE_OFF, Request
 from autotune.study.space import SearchSpace
 from autotune.trace import Trace
 from autotune.trial.facts import Facts
@@ -82,7 +83,15 @@ def plan_for(subject: Subject) -> Plan:
     )
     given = [AllocatorSettings.parse(text) for text in request.settings]
     first = first_candidates(space, environment=environment_settings(subject.torch_version), given=given)
-    return Plan(space=space, first=first, trials=request.trials, seed=request.seed or 0)
+    return Plan(
+        space=space,
+        first=first,
+        trials=request.trials,
+        seed=request.seed or 0,
+        sampler=request.sampler,
+        baselines=BASELINES if subject.conditions.obtained is Obtained.MEASURED else 1,
+        early_stop=request.early_stop and subject.conditions.obtained is Obtained.MEASURED,
+    )
 
 
 def runner_for(subject: Subject, stored: Conditions | None, say: Say) -> tuple[Runner, Conditions]:
@@ -102,7 +111,7 @@ def runner_for(subject: Subject, stored: Conditions | None, say: Say) -> tuple[R
     if subject.facts.usable:
         return WorkerRunner(subject.job, subject.facts, say), subject.conditions
     path = subject.request.folder / "estimate.npz"
-    recorded = _earlier_recording(path, stored) or _record(subject, path, say)
+    recorded = earlier_recording(path, stored.trace_sha256 if stored else None) or _record(subject, path, say)
     conditions = replace(
         subject.conditions,
         trace=str(path.absolute()),
@@ -139,8 +148,8 @@ def _trace_subject(request: Request, path: Path) -> Subject:
         memory_limit_bytes=request.memory_limit,
         warmup_steps=request.warmup,
         without=tuple(sorted(set(request.without))),
-        recorded_seconds=_recorded_seconds(trace, request.warmup),
-        notes=_notes(trace, request),
+        recorded_seconds=recorded_seconds(trace, request.warmup),
+        notes=trace_notes(trace, request),
     )
     return Subject(request=request, torch_version=replayed.torch_version, conditions=conditions, trace=trace)
 
@@ -192,6 +201,7 @@ def _replayed(subject: Subject, trace: Trace, conditions: Conditions) -> tuple[R
         memory_limit=subject.request.memory_limit,
         device_total=conditions.environment.device_total_bytes,
         warmup_steps=subject.request.warmup,
+        engine=DEFAULT_ENGINE if subject.request.engine == ENGINE_OFF else subject.request.engine,
     )
     return runner, conditions
 
@@ -210,18 +220,18 @@ def _record(subject: Subject, path: Path, say: Say) -> Trace:
     return traces.load(path)
 
 
-def _earlier_recording(path: Path, stored: Conditions | None) -> Trace | None:
-    """The recording that the study was begun with, if the file still is that one."""
-    if stored is None or not path.is_file():
+def earlier_recording(path: Path, trace_sha256: str | None) -> Trace | None:
+    """The recording with this digest, if the file still is that one."""
+    if trace_sha256 is None or not path.is_file():
         return None
     try:
         trace = traces.load(path)
     except UsageError:
         return None
-    return trace if digest(trace) == stored.trace_sha256 else None
+    return trace if digest(trace) == trace_sha256 else None
 
 
-def _recorded_seconds(trace: Trace, warmup: int) -> float | None:
+def recorded_seconds(trace: Trace, warmup: int) -> float | None:
     """Time from the end of warm-up to the end of a recording made on a GPU."""
     if trace.recording.estimated or not trace.time_us.any():
         return None
@@ -236,7 +246,8 @@ def _followed_torch(request: Request, recorded: str | None, followed: TorchVersi
     return ".".join(map(str, followed))
 
 
-def _notes(trace: Trace, request: Request) -> tuple[str, ...]:
+def trace_notes(trace: Trace, request: Request) -> tuple[str, ...]:
+    """What belongs on every report of replays of this trace."""
     recording = trace.recording
     if recording.estimated:
         return (ESTIMATED_NOTE, *recording.notes)

@@ -8,14 +8,23 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from autotune.allocator.devices import Card
+from autotune.allocator.engines import ENGINE_NAMES
 from autotune.errors import UsageError
 from autotune.settings import NEWEST_KNOWN_TORCH, AllocatorSettings, TorchVersion
 from autotune.study.book import check_name
 from autotune.study.candidates import environment_settings
 from autotune.study.config import StudyFile
+from autotune.study.samplers import check_sampler
 from autotune.study.space import SearchSpace
 from autotune.study.storage import check_storage
 
+DEFAULT_ENGINE = "model"
+ENGINE_OFF = "off"
+"""In place of an engine: no screening, a plain Optuna study."""
+CONFIRM_ROUNDS = 3
+"""The fewest from which an interval says something."""
+MOST = 1_000_000
+"""Trials or steps; more would not end."""
 RUNS = Path("autotune-runs")
 """Logs and recordings, one folder a study."""
 
@@ -48,6 +57,13 @@ class Request:
     torch_version: TorchVersion | None = None
     """Whose rules a replayed trace follows; None = the recording's."""
     seed: int | None = 0
+    engine: str = DEFAULT_ENGINE
+    """Which allocator engine screens by replay; `off` = none."""
+    sampler: str = "tpe"
+    confirm_rounds: int = CONFIRM_ROUNDS
+    """Rounds in which the finalists of a measured study are measured again; 0 = none."""
+    early_stop: bool = True
+    """Whether a measured study ends when nothing is left to gain."""
 
     @property
     def gpu_total(self) -> int | None:
@@ -75,6 +91,7 @@ class Request:
         """
         self._check_subject()
         self._check_numbers()
+        self._check_search()
         check_name(self.name)
         SearchSpace(
             torch_version=NEWEST_KNOWN_TORCH,
@@ -93,6 +110,8 @@ class Request:
             )
         if self.script is not None and self.trace is not None:
             raise UsageError("--script and --trace exclude each other; keep one.")
+        if self.trace is not None and self.python:
+            raise UsageError("--python is for --script; a trace is replayed without any interpreter.")
         if self.trace is not None and self.args:
             raise UsageError(f"A trace takes no arguments ({' '.join(self.args)}); they belong to a script.")
         if self.script is not None and self.torch_version is not None:
@@ -105,9 +124,11 @@ class Request:
             ("trials", self.trials, 1),
             ("warmup", self.warmup, 0),
             ("steps", self.steps, 1),
+            ("confirm-rounds", self.confirm_rounds, 0),
         ):
-            if value < lowest:
-                raise UsageError(f"--{name} {value} is too few; it takes {lowest} or more.")
+            if not lowest <= value <= MOST:
+                few = "few" if value < lowest else "many"
+                raise UsageError(f"--{name} {value:.6g} is too {few}; it takes {lowest} to {MOST:,}.")
         if not 0 < self.timeout < 1e9:
             raise UsageError(f"--timeout {self.timeout:g} leaves no time to run; give a number of seconds.")
         if self.selected is not None and not 0 <= self.selected <= 1:
@@ -116,6 +137,13 @@ class Request:
             raise UsageError(
                 f"--seed {self.seed} is out of range; it takes 0 to {(1 << 32) - 1}, or use --no-seed."
             )
+
+    def _check_search(self) -> None:
+        if self.engine not in (*ENGINE_NAMES, ENGINE_OFF):
+            raise UsageError(
+                f"'{self.engine}' is no engine; choose {', '.join(ENGINE_NAMES)} or {ENGINE_OFF}."
+            )
+        check_sampler(self.sampler)
 
     def completed_from(self, file: StudyFile, *, given: frozenset[str]) -> Request:
         """The same with what a study file says, wherever the command line did not say it (`given`)."""

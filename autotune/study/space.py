@@ -14,7 +14,7 @@ moved to the nearest size of a list, because few sizes behave differently.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -35,6 +35,7 @@ Parameters = dict[str, Any]
 ROUNDUP = "roundup_power2_divisions"
 SPLIT_SIZES_MB = tuple(max(20, round(32 * 2 ** (step / 4))) for step in range(-3, 33))
 """20 MB … 8 GB, four sizes an octave, the powers of two among them."""
+LARGEST_SPLIT_MB = SPLIT_SIZES_MB[-1]
 LARGE_SEGMENT_SIZES_MB = (12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 NON_SPLIT_ROUNDINGS_MB = (20, 32, 64, 128, 256, 512, 1024, 2048)
 """The first stands for PyTorch's own default, which no string can say where the legal minimum is higher."""
@@ -80,7 +81,7 @@ class SearchSpace:
     without: frozenset[str] = field(default=frozenset())
     """Options that must not be used."""
     split_sizes_mb: tuple[int, ...] = SPLIT_SIZES_MB
-    """Values of max_split_size_mb to consider, ascending; "unlimited" always is one more."""
+    """Values of max_split_size_mb to consider, ascending; "unlimited" always is one more. May be empty."""
 
     def __post_init__(self) -> None:
         legal = [option.name for option in OPTIONS.values() if option.tunable]
@@ -96,6 +97,8 @@ class SearchSpace:
             return False
         if option == "garbage_collection_threshold":
             return self.limited
+        if option == "max_split_size_mb":
+            return bool(self.split_sizes_mb)
         return option != "max_non_split_rounding_mb" or self.offers("max_split_size_mb")
 
     def admits(self, settings: AllocatorSettings) -> bool:
@@ -117,6 +120,13 @@ class SearchSpace:
             chosen[name] = _suggest(trial, name, self.distribution(name))
         return self.settings(chosen)
 
+    def draw(self, choose: Callable[[Sequence[Any]], Any]) -> AllocatorSettings:
+        """Settings of which `choose` picked the value of each parameter that applies."""
+        chosen: Parameters = {}
+        while (name := self._next(chosen)) is not None:
+            chosen[name] = choose(self.values(name))
+        return self.settings(chosen)
+
     def distribution(self, parameter: str) -> BaseDistribution:
         """The Optuna distribution of one parameter; the same for every trial of a study."""
         if parameter in ("expandable_segments", "limit_split_size", "collect_garbage"):
@@ -126,6 +136,9 @@ class SearchSpace:
         if parameter == "garbage_collection_threshold":
             low, high, step = THRESHOLDS
             return FloatDistribution(low, high, step=step)
+        if parameter == "max_split_size_mb":
+            # The same whichever of the sizes are considered: a study's trials must not differ in it.
+            return IntDistribution(self.lowest_split_mb, LARGEST_SPLIT_MB, log=True)
         sizes = self._sizes(parameter)
         return IntDistribution(sizes[0], sizes[-1], log=True)
 
@@ -157,7 +170,13 @@ class SearchSpace:
             if value is None:
                 return None
             chosen[name] = value
-        return chosen if self.settings(chosen) == wanted else None
+        return chosen if self._with_split_size(wanted.max_split_size_mb).settings(chosen) == wanted else None
+
+    def _with_split_size(self, size: int | None) -> SearchSpace:
+        """The same space; a legal split size is a place in it even where it is not worth proposing."""
+        if size is None or not self.lowest_split_mb <= size <= LARGEST_SPLIT_MB:
+            return self
+        return replace(self, split_sizes_mb=(*self.split_sizes_mb, size))
 
     def grid(self) -> Iterator[AllocatorSettings]:
         """Everything that the space contains, each behaviour by rule once."""
@@ -173,7 +192,7 @@ class SearchSpace:
         if name is None:
             yield chosen
             return
-        for value in self._values(name):
+        for value in self.values(name):
             yield from self._walk({**chosen, name: value})
 
     def _next(self, chosen: Mapping[str, Any]) -> str | None:
@@ -182,7 +201,8 @@ class SearchSpace:
             (name for name, applies in _ORDER.items() if name not in chosen and applies(self, chosen)), None
         )
 
-    def _values(self, parameter: str) -> tuple[Any, ...]:
+    def values(self, parameter: str) -> tuple[Any, ...]:
+        """Everything that one parameter can be, in order."""
         distribution = self.distribution(parameter)
         if isinstance(distribution, CategoricalDistribution):
             return tuple(distribution.choices)
@@ -196,9 +216,12 @@ class SearchSpace:
             return LARGE_SEGMENT_SIZES_MB
         if parameter == "max_non_split_rounding_mb":
             return NON_SPLIT_ROUNDINGS_MB
-        # Before torch 2.10 the size must be above 20 MB.
-        lowest = 20 if self.torch_version >= (2, 10) else 21
-        return tuple(sorted({max(size, lowest) for size in self.split_sizes_mb}))
+        return tuple(sorted({max(size, self.lowest_split_mb) for size in self.split_sizes_mb}))
+
+    @property
+    def lowest_split_mb(self) -> int:
+        """Before torch 2.10 the size must be above 20 MB."""
+        return 20 if self.torch_version >= (2, 10) else 21
 
     def _nearest(
         self, parameter: str, parameters: Mapping[str, Any], at_least: int | None = None

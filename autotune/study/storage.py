@@ -50,6 +50,8 @@ def parse_storage(text: str) -> URL:
         ) from error
     kind = url.get_backend_name()
     if kind == "sqlite":
+        if url.query or url.host or url.drivername not in ("sqlite", "sqlite+pysqlite"):
+            raise StudyError(f"'{text}' says more than a file's name; write sqlite:///FILE.db.")
         if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
             raise StudyError(f"'{text}' names no file, so nothing would be kept; write sqlite:///FILE.db.")
         return url
@@ -157,7 +159,8 @@ def _look_at_file(path: Path, *, read_only: bool) -> None:
     mode = _read_only_mode(path) if read_only else "mode=rw"
     address = f"file:{quote(path.absolute().as_posix())}?{mode}"
     with contextlib.closing(sqlite3.connect(address, uri=True, timeout=LOOK_TIMEOUT_SECONDS)) as connection:
-        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+        names = {row[0] for row in connection.execute(query)}
         _require_optuna(names - {"sqlite_sequence"}, str(path), shared=False)
         if not read_only:
             # Writes and takes it back: a read-only, locked or full place is found out now.
@@ -195,12 +198,23 @@ def _require_optuna(tables: set[str], what: str, *, shared: bool) -> None:
         )
 
 
+_UNREADABLE = (
+    sqlite3.Error,
+    SQLAlchemyError,
+    StorageInternalError,
+    RuntimeError,
+    OSError,
+    ValueError,  # what should be JSON or text is not
+    LookupError,  # a word that Optuna does not know
+)
+
+
 @contextlib.contextmanager
 def database_errors(shown: str) -> Iterator[None]:
     """Turn what a database can say into one sentence for the user."""
     try:
         yield
-    except (sqlite3.Error, SQLAlchemyError, StorageInternalError, RuntimeError, OSError) as error:
+    except _UNREADABLE as error:
         raise StudyError(explain(error, shown)) from error
 
 

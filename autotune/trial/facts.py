@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,7 @@ def probe(python: str = "", *, device: int = 0) -> Facts:
             command,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=PROBE_TIMEOUT_SECONDS,
             env=clean_environment(device),
             stdin=subprocess.DEVNULL,
@@ -109,8 +110,13 @@ def _read(answer: subprocess.CompletedProcess[str], python: str) -> dict[str, An
     lines = answer.stdout.strip().splitlines()
     try:
         facts: dict[str, Any] = json.loads(lines[-1])
-    except (IndexError, ValueError):
-        last = (answer.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        known = {item.name for item in fields(Facts)}
+        if not isinstance(facts["usable"], bool) or not known >= set(facts):
+            raise ValueError
+        if not isinstance(facts["torch"], str | None):
+            raise ValueError
+    except (IndexError, KeyError, TypeError, ValueError):
+        last = (answer.stderr.strip().splitlines() or ["it printed something else"])[-1]
         raise UsageError(f"{python} could not be asked for its torch and GPU: {last}") from None
     if facts["usable"]:
         facts["driver"] = driver_version()

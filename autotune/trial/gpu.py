@@ -13,6 +13,14 @@ from autotune.units import format_bytes
 
 T = TypeVar("T")
 
+THROTTLE_REASONS = {
+    0x08: "hardware slowdown",
+    0x20: "temperature",
+    0x40: "temperature",
+    0x80: "power brake",
+}
+"""Bits of `nvmlDeviceGetCurrentClocksThrottleReasons` (nvml.h); a power cap is normal under full load."""
+
 
 class SharedGpu:
     """One GPU, by its UUID where torch tells it, else by what names it in `CUDA_VISIBLE_DEVICES`."""
@@ -48,15 +56,24 @@ class SharedGpu:
         """Processes on the GPU, as `pid name (MiB)`; ask while none of ours is there. Empty if unknown."""
 
         def running(nvml: Any) -> tuple[str, ...]:
-            handle = (
-                nvml.nvmlDeviceGetHandleByUUID(self._uuid)
-                if self._uuid
-                else nvml.nvmlDeviceGetHandleByIndex(int(self._name))
-            )
-            processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            processes = nvml.nvmlDeviceGetComputeRunningProcesses(self._handle(nvml))
             return tuple(_describe(process.pid, process.usedGpuMemory) for process in processes)
 
         return _ask_driver(running) or ()
+
+    def throttled(self) -> tuple[str, ...]:
+        """Why the clocks are lower than they could be at this moment; empty if they are not, or unknown."""
+
+        def reasons(nvml: Any) -> tuple[str, ...]:
+            bits = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle(nvml))
+            return tuple(text for bit, text in THROTTLE_REASONS.items() if bits & bit)
+
+        return _ask_driver(reasons) or ()
+
+    def _handle(self, nvml: Any) -> Any:
+        if self._uuid:
+            return nvml.nvmlDeviceGetHandleByUUID(self._uuid)
+        return nvml.nvmlDeviceGetHandleByIndex(int(self._name))
 
 
 def driver_version() -> str | None:

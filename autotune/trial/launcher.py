@@ -70,8 +70,11 @@ class Launcher:
                 start_new_session=True,  # Ctrl-C is for us to handle
                 bufsize=0,
             )
-        ready = self._receive(READY_SECONDS)["ready"]
-        self.why_not_forked: str | None = ready["why_not"]
+        answer = self._receive(READY_SECONDS)
+        try:
+            self.why_not_forked: str | None = answer["ready"]["why_not"]
+        except (KeyError, TypeError) as error:
+            self._die(error)
         """Why every trial gets a fresh interpreter; None when trials are forked."""
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from autotune.measurement import Environment, Measurement, Obtained, Outcome
@@ -48,6 +49,7 @@ def measurement_of(
         warmup_steps=steps.warmup,
         step_seconds=steps.seconds,
         step_peak_reserved_bytes=steps.reserved_bytes,
+        step_alloc_retries=steps.retries,
         whole_run_is_one_step=steps.whole_run,
         **peaks,
         **{name: counts.get(name) for name in (*COUNTERS, "num_ooms")},
@@ -72,6 +74,8 @@ class Steps:
     warmup: int
     seconds: tuple[float, ...]
     reserved_bytes: tuple[int, ...]
+    retries: tuple[int, ...]
+    """Of each step, warm-up included."""
     whole_run: bool
     warmup_counts: Mapping[str, int]
     """Counts at the end of warm-up; empty when there was none."""
@@ -82,6 +86,7 @@ class Steps:
         """The steps of an answer. A script that ended during warm-up has half of its steps measured."""
         boundaries = answer.get("boundaries") or []
         seconds = tuple(boundary["seconds"] for boundary in boundaries)
+        retries = [boundary.get("num_alloc_retries", 0) for boundary in boundaries]
         whole_run = not boundaries and answer["outcome"] == Outcome.COMPLETED
         warmup, notes = job.warmup_steps, []
         if whole_run:
@@ -96,6 +101,7 @@ class Steps:
             warmup=warmup,
             seconds=seconds[warmup:],
             reserved_bytes=tuple(boundary.get("reserved_bytes", 0) for boundary in boundaries),
+            retries=tuple(after - before for before, after in pairwise((0, *retries))),
             whole_run=whole_run,
             warmup_counts=boundaries[warmup - 1] if 0 < warmup <= len(boundaries) else {},
             notes=tuple(notes),

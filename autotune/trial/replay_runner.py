@@ -39,7 +39,7 @@ class ReplayRunner:
         warmup_steps: int = 5,
     ) -> None:
         recording = trace.recording
-        self._trace = trace
+        self.trace = trace
         self._torch_version = torch_version
         self._memory_limit = memory_limit
         self._device_total = device_total
@@ -50,30 +50,37 @@ class ReplayRunner:
             torch=recording.torch if torch_version is None else ".".join(map(str, torch_version)),
             device_total_bytes=device_total or recording.device_total_bytes,
         )
-        self._warmup_steps, self._first_operation, self.notes = steady_state(trace, warmup_steps)
+        self.warmup_steps, self._first_operation, self.notes = steady_state(trace, warmup_steps)
 
-    def measure(self, settings: AllocatorSettings, *, number: int) -> Measurement:
-        """Replay the trace once."""
+    def measure(
+        self, settings: AllocatorSettings, *, number: int, measured_steps: int | None = None
+    ) -> Measurement:
+        """Replay the trace once; it has the steps that it has."""
         result = replay(
-            self._trace,
+            self.trace,
             settings,
             memory_limit=self._memory_limit,
             device_total=self._device_total,
             torch_version=self._torch_version,
             engine=self._engine,
         )
+        return self.measurement_of(result)
+
+    def measurement_of(self, result: ReplayResult) -> Measurement:
+        """A replay under this runner's conditions, as a Measurement."""
+        settings = str(result.settings)
         allocs, frees = self._steady_calls(result)
         known = allocs is not None
         return Measurement(
-            settings=str(settings),
-            settings_in_effect=str(settings),
+            settings=settings,
+            settings_in_effect=settings,
             obtained=self.obtained,
             outcome=result.outcome,
             reason=self._reason(result),
             notes=self.notes,
             environment=self.environment,
             memory_limit_bytes=self._memory_limit,
-            warmup_steps=self._warmup_steps,
+            warmup_steps=self.warmup_steps,
             peak_requested_bytes=result.peak_requested_bytes,
             peak_allocated_bytes=result.peak_allocated_bytes,
             peak_active_bytes=result.peak_active_bytes,
@@ -99,9 +106,9 @@ class ReplayRunner:
     def _reason(self, result: ReplayResult) -> str | None:
         if result.failed_operation is None:
             return None
-        size = format_bytes(int(self._trace.size[result.failed_operation]))
+        size = format_bytes(int(self.trace.size[result.failed_operation]))
         limit = f" within {format_bytes(self._memory_limit)}" if self._memory_limit else ""
-        place = f"operation {result.failed_operation + 1:,} of {self._trace.num_operations:,}"
+        place = f"operation {result.failed_operation + 1:,} of {self.trace.num_operations:,}"
         adapt = " It looks like a workspace, so the script itself may go on." if result.may_adapt else ""
         return f"An allocation of {size} ({place}) found no memory{limit}.{adapt}"
 

@@ -39,8 +39,13 @@ class Runner(Protocol):
     environment: Environment
     """The conditions that all its measurements share."""
 
-    def measure(self, settings: AllocatorSettings, *, number: int) -> Measurement:
-        """Run one trial; `number` names its log. Failures are outcomes of the Measurement, not exceptions."""
+    def measure(
+        self, settings: AllocatorSettings, *, number: int, measured_steps: int | None = None
+    ) -> Measurement:
+        """Run one trial; `number` names its log. Failures are outcomes of the Measurement, not exceptions.
+
+        `measured_steps` is how many steps to measure where that is not the job's own number.
+        """
         ...
 
     def close(self) -> None:

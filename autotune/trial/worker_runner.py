@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from autotune.trial.launcher import Launcher, LauncherDied
 from autotune.trial.outcome import measurement_of
 from autotune.trial.phantom import Phantom
 from autotune.trial.runner import Job
+from autotune.trial.watch import Watch
 
 
 def print_progress(sentence: str) -> None:
@@ -142,19 +142,34 @@ class WorkerRunner:
         self._gpu = shared_gpu(job, facts)
         self.environment: Environment = facts.environment
 
-    def measure(self, settings: AllocatorSettings, *, number: int) -> Measurement:
-        """Run the script once, alone on its GPU."""
+    def measure(
+        self, settings: AllocatorSettings, *, number: int, measured_steps: int | None = None
+    ) -> Measurement:
+        """Run the script once, alone on its GPU; more steps than the job's have as much more time."""
         log = self._worker.log(f"trial-{number:03d}.log")
+        steps = measured_steps or self._job.measured_steps
+        time_share = max(1.0, steps / self._job.measured_steps)
         with self._gpu.alone(self._say):
             before = self._gpu.tenants()
-            answer = self._worker.run(settings, log=log)
+            with Watch(self._gpu) as watch:
+                answer = self._worker.run(
+                    settings,
+                    log=log,
+                    measured_steps=steps,
+                    timeout_seconds=self._job.timeout_seconds * time_share,
+                )
             tenants = dict.fromkeys([*before, *self._gpu.tenants()])
         return measurement_of(
             answer,
             settings=settings,
             job=self._job,
             obtained=self.obtained,
-            environment=replace(self.environment, tenants=tuple(tenants)),
+            environment=replace(
+                self.environment,
+                tenants=tuple(tenants),
+                throttled=watch.throttled,
+                cpu_busy=watch.cpu_busy,
+            ),
             log=str(log),
         )
 
@@ -166,10 +181,3 @@ class WorkerRunner:
 def shared_gpu(job: Job, facts: Facts) -> SharedGpu:
     """The GPU that a job runs on."""
     return SharedGpu(visible_device(job.device), facts.uuid)
-
-
-def alone_on_gpu(
-    job: Job, facts: Facts, say: Callable[[str], None] = print_progress
-) -> AbstractContextManager[None]:
-    """Hold the job's GPU, if it has one."""
-    return shared_gpu(job, facts).alone(say) if facts.usable else nullcontext()

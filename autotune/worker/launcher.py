@@ -19,7 +19,7 @@ import traceback
 from typing import Any, BinaryIO
 
 from . import child
-from .processes import Child, adopt_orphans, die_with_parent
+from .processes import Child, adopt_orphans, die_with_parent, outlive_parent
 
 LOG_LIMIT_BYTES = 1 << 30
 """A script that prints more than this is stopped: it would fill the disk."""
@@ -30,9 +30,12 @@ Document = dict[str, Any]
 def main(arguments: list[str]) -> None:
     """Serve requests until the parent closes our stdin or dies."""
     parent = os.getppid()
+    # Importing torch takes seconds, in which nobody listens for the parent's end, and nobody is left behind.
+    die_with_parent(parent)
     requests, answers = _set_aside_standard_streams()
     adopt_orphans()
     why_not = "asked for a fresh process per trial" if "--fresh" in arguments else reason_not_to_fork()
+    outlive_parent()
     _say(answers, {"ready": {"forks": why_not is None, "why_not": why_not}})
     while True:
         line = requests.readline()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 from typing import Any
 
+from .processes import die_with_parent
+
 
 def main(arguments: list[str]) -> None:
     """Print the facts. This process initialises CUDA, which is why no other does it."""
+    die_with_parent(os.getppid())
     facts: dict[str, Any] = {"python_version": platform.python_version(), "torch": None, "usable": False}
     try:
         import torch

@@ -31,6 +31,11 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def outlive_parent() -> None:
+    """Take that back: there is something to clear up first."""
+    _prctl(PR_SET_PDEATHSIG, 0)
+
+
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parent dies, wherever they moved."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -23,7 +23,23 @@ def test_binary_and_decimal_sizes_are_told_apart(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "-1GiB", "0", "24 apples", "1e9", "nan", "24GiB please"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "GiB",
+        "-1GiB",
+        "0",
+        "24 apples",
+        "1e9",
+        "nan",
+        "24GiB please",
+        "9" * 400,
+        "2PiB",
+        "1025TiB",
+        "٣GiB",
+    ],
+)
 def test_what_is_no_size_above_zero_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_size(text)

@@ -54,9 +54,9 @@ class _Announcement(event.Listener):
     told = False
 
     def on_start(self, event: Any) -> None:
-        if not self.told:
-            self.told = True
-            note = f"compiling the allocator model once (about {COMPILE_SECONDS} s)…"
+        if not _Announcement.told:
+            _Announcement.told = True
+            note = f"autotune: compiling the allocator model once (about {COMPILE_SECONDS} s)…"
             print(note, file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:

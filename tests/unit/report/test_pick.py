@@ -53,6 +53,12 @@ def test_noise_widens_what_counts_as_equally_fast() -> None:
     assert picked(default(), other(1, 7.0, 1.1), other(2, 9.0, 1.0)) == 2
 
 
+def test_a_row_that_needs_hardly_more_takes_its_place_where_it_is_really_faster() -> None:
+    assert picked(default(), other(1, 7.0, 1.0), other(2, 7.05, 0.9)) == 2
+    assert picked(default(), other(1, 7.0, 1.0), other(2, 7.05, 0.99)) == 1
+    assert picked(default(), other(1, 7.0, 1.0), other(2, 7.2, 0.5)) == 1
+
+
 def test_driver_time_that_vanishes_in_the_recorded_run_is_free() -> None:
     quiet = row(0, "", Role.DEFAULT, measured=measurement(reserved=10, seconds=0.0))
     calls = row(1, "expandable_segments:True", measured=measurement(reserved=6, seconds=0.01))

@@ -191,6 +191,7 @@ def test_the_json_document_has_the_agreed_keys(study: Summary) -> None:
         "recommended",
         "front",
         "trials",
+        "confirmed",
     ]
     assert list(found["trials"][0]) == [
         "number",
@@ -200,6 +201,7 @@ def test_the_json_document_has_the_agreed_keys(study: Summary) -> None:
         "obtained",
         "metrics",
         "on_front",
+        "steps",
     ]
     assert set(found["trials"][0]["metrics"]) == {"peak_reserved_bytes", "fragmentation", "step_seconds"}
     assert found["trials"][4]["metrics"] == {}

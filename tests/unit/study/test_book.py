@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna import Study
 
 from autotune.errors import StudyError
 from autotune.measurement import Obtained
-from autotune.report.stored import CONDITIONS, Conditions, read_conditions
-from autotune.study.book import load_study, open_study
+from autotune.report.stored import CONDITIONS, Conditions, Role, read_conditions
+from autotune.settings import AllocatorSettings
+from autotune.study.book import enter, load_study, open_study
+from autotune.study.candidates import candidate
+from autotune.study.space import SearchSpace
 from autotune.study.storage import RDBStorage, open_storage
-from tests.fakes import H200
+from tests.fakes import H200, measurement
 
 MADE = Conditions(
     obtained=Obtained.MEASURED, script="/home/me/train.py", script_sha256="aa", arguments=("--small",),
@@ -25,6 +30,20 @@ MADE = Conditions(
 @pytest.fixture
 def storage(tmp_path: Path) -> RDBStorage:
     return open_storage(f"sqlite:///{tmp_path / 'autotune.db'}")
+
+
+def add_trial(study: Study) -> None:
+    space = SearchSpace(torch_version=(2, 14), limited=False)
+    first = candidate(space, Role.DEFAULT, AllocatorSettings())
+    enter(study, space, first, measurement(obtained=Obtained.MEASURED), datetime(2026, 1, 1))
+
+
+def test_a_study_without_a_trial_holds_nobody_back(storage: RDBStorage) -> None:
+    open_study(storage, "train", MADE)
+    other = replace(MADE, obtained=Obtained.ESTIMATED, script="/elsewhere.py")
+    study = open_study(storage, "train", other)
+    assert read_conditions(study) == other
+    assert study.metric_names[2] == "time in driver calls after warm-up (ms)"
 
 
 def test_conditions_survive_the_database(storage: RDBStorage) -> None:
@@ -59,7 +78,7 @@ def test_the_same_conditions_continue_the_study(storage: RDBStorage) -> None:
 def test_other_conditions_are_refused_with_what_differs_and_a_free_name(
     storage: RDBStorage, change: dict[str, Any], said: str
 ) -> None:
-    open_study(storage, "train", MADE)
+    add_trial(open_study(storage, "train", MADE))
     open_study(storage, "train-2", MADE)
     with pytest.raises(StudyError, match=rf"(?s)'train' was made with {said}.*--study train-3\."):
         open_study(storage, "train", replace(MADE, **change))

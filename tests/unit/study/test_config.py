@@ -46,11 +46,19 @@ def test_the_script_is_relative_to_the_file(tmp_path: Path) -> None:
         ('memory_limit = "lots"', "'lots' is not a size"),
         ('script = "a.py"\ntrace = "b.npz"', "both a script and a trace"),
         ("trials = = 3", "is not TOML"),
+        ('early_stop = "no"', "early_stop = 'no' is not true or false"),
+        ("early_stop = 0", "early_stop = 0 is not true or false"),
     ],
 )
 def test_what_is_not_understood_is_refused_with_key_and_value(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         load_study_file(write(tmp_path, text))
+
+
+def test_a_file_says_how_to_search(tmp_path: Path) -> None:
+    text = 'script = "train.py"\nengine = "off"\nsampler = "random"\nearly_stop = false\n'
+    found = load_study_file(write(tmp_path, text))
+    assert (found.engine, found.sampler, found.early_stop) == ("off", "random", False)
 
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:

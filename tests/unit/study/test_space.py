@@ -120,7 +120,6 @@ def test_the_grid_repeats_nothing() -> None:
 def test_settings_outside_the_space_have_no_parameters() -> None:
     for text in (
         "roundup_power2_divisions:[64:2,>:16]",
-        "max_split_size_mb:129",
         "pinned_num_register_threads:8",
     ):
         assert space().parameters(AllocatorSettings.parse(text)) is None

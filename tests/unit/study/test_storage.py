@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,11 +17,16 @@ import pytest
 
 from autotune.errors import StudyError
 from autotune.measurement import Obtained
-from autotune.report.stored import Conditions
+from autotune.report.stored import Conditions, Role
+from autotune.report.summary import summarise
+from autotune.settings import AllocatorSettings
 from autotune.study import storage as storage_module
-from autotune.study.book import load_study, open_study, study_names
+from autotune.study.book import check_conditions, enter, load_study, open_study, study_names
+from autotune.study.candidates import candidate
 from autotune.study.lock import hold_study
-from autotune.study.storage import check_storage, open_storage, parse_storage
+from autotune.study.space import SearchSpace
+from autotune.study.storage import check_storage, database_errors, open_storage, parse_storage
+from tests.fakes import H200, measurement
 
 CONDITIONS = Conditions(obtained=Obtained.REPLAYED)
 
@@ -146,6 +152,9 @@ def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
         "http://x/y",
         "journal.log",
         "://",
+        "sqlite:///a.db?mode=ro",
+        "sqlite://host/a.db",
+        "sqlite+nope:///a.db",
     ],
 )
 def test_a_url_that_names_no_usable_database_says_what_to_write(text: str) -> None:
@@ -249,3 +258,29 @@ def test_a_study_that_is_held_cannot_be_held_again(tmp_path: Path) -> None:
     ]
     with hold_study(storage, "train"):
         pass
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "update trial_user_attributes set value_json = '{'",
+        "update trials set state = 'NONSENSE'",
+        "delete from study_directions",
+        "drop table trials",
+    ],
+)
+def test_damage_inside_a_database_is_one_sentence(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "a.db"
+    conditions = Conditions(obtained=Obtained.REPLAYED, environment=H200)
+    study = open_study(open_storage(url(path)), "train", conditions)
+    space = SearchSpace(torch_version=(2, 14), limited=False)
+    first = candidate(space, Role.DEFAULT, AllocatorSettings())
+    enter(study, space, first, measurement(), datetime(2026, 1, 1))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(damage)
+        connection.commit()
+    with pytest.raises(StudyError) as error, database_errors("a.db"):
+        storage = open_storage(url(path))
+        check_conditions(storage, "train", conditions)
+        summarise(load_study(storage, "train"))
+    assert "\n" not in str(error.value)

@@ -10,7 +10,7 @@ import pytest
 
 from autotune.errors import UsageError
 from autotune.trial import preflight as module
-from autotune.trial.facts import Facts, visible_device
+from autotune.trial.facts import Facts, probe, visible_device
 from autotune.trial.preflight import preflight
 from autotune.trial.runner import Job
 
@@ -93,3 +93,16 @@ def test_a_device_that_is_not_visible(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     with pytest.raises(UsageError, match="GPU 2 is not visible"):
         visible_device(2)
+
+
+@pytest.mark.parametrize(
+    "printed",
+    ["5", "[]", "null", "{}", '{"usable": 1}', '{"usable": true, "torch": 5}',
+     '{"usable": false, "torch": null, "more": 1}', "\\xff\\xfe", ""],
+)  # fmt: skip
+def test_an_interpreter_that_answers_something_else_is_refused(tmp_path: Path, printed: str) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nprintf '{printed}'\n")
+    python.chmod(0o755)
+    with pytest.raises(UsageError, match="could not be asked for its torch and GPU"):
+        probe(str(python))

@@ -22,7 +22,7 @@ from autotune.errors import UsageError, WorkFailedError
 from autotune.measurement import Outcome
 from autotune.settings import AllocatorSettings
 from autotune.units import GIB, MIB
-from tests.processes import MARK, marked, wait_until_gone
+from tests.processes import MARK, wait_until_gone, wait_until_left
 from tests.traces import Program
 
 pytestmark = pytest.mark.native
@@ -214,21 +214,21 @@ def test_a_torch_that_cannot_be_used_is_refused_and_its_process_ended(
 
 def test_after_close_no_process_is_left_and_closing_again_is_harmless(own_native: Native) -> None:
     replay(own_native, programmed(1))
-    assert len(marked("own")) == 1
+    assert len(wait_until_left("own", 1)) == 1
     own_native.close()
-    assert marked("own") == []
+    assert wait_until_gone("own") == []
     own_native.close()
 
 
 def test_killed_between_replays_it_starts_again(own_native: Native) -> None:
-    (process,) = marked("own")
+    (process,) = wait_until_left("own", 1)
     process.kill()
     process.wait()
     assert replay(own_native, programmed(1)).peak_reserved_bytes == 2 * MIB
 
 
 def test_killed_during_a_replay_it_says_so_and_starts_again(own_native: Native) -> None:
-    (process,) = marked("own")
+    (process,) = wait_until_left("own", 1)
     process.suspend()  # so that the replay is surely under way
     killer = threading.Timer(0.2, process.kill)
     killer.start()
@@ -242,7 +242,7 @@ def test_a_replay_that_crashes_fails_alone(own_native: Native) -> None:
     program = Program()
     for _ in range(500_000):
         program.cache(1)
-    (process,) = marked("own")
+    (process,) = wait_until_left("own", 1)
 
     def kill_child() -> None:
         while not (children := process.children()):
@@ -254,7 +254,7 @@ def test_a_replay_that_crashes_fails_alone(own_native: Native) -> None:
     with pytest.raises(WorkFailedError, match="PyTorch's allocator crashed under 'max_split_size_mb:64'"):
         replay(own_native, program, "max_split_size_mb:64")
     killer.join()
-    assert marked("own") == [process]
+    assert wait_until_left("own", 1) == [process]
     assert replay(own_native, programmed(1)).peak_reserved_bytes == 2 * MIB
 
 
@@ -265,7 +265,7 @@ def test_when_its_owner_is_killed_it_ends(native: Native) -> None:
     )  # fmt: skip
     assert owner.stdout is not None and owner.stdin is not None
     assert owner.stdout.readline() == b"ready\n"
-    assert len(marked("owner")) == 2
+    assert len(wait_until_left("owner", 2)) == 2
     psutil.Process(owner.pid).kill()
     owner.communicate()
     assert wait_until_gone("owner") == []

@@ -1,0 +1,131 @@
+"""`autotune verify`: measure a study's claim again; exit status 1 if it no longer holds."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from autotune.cli.options import add_study_arguments, open_chosen_summary
+
+if TYPE_CHECKING:
+    from autotune.measurement import Measurement
+    from autotune.report.summary import Summary
+    from autotune.study.verify import Claim, Verdict
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    add_study_arguments(parser)
+    parser.add_argument(
+        "--settings",
+        metavar="S",
+        help="settings to compare with the defaults (default: the recommended ones)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, metavar="N", help="runs of each, in turn (default 3)"
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="measured steps a run (default: as many as it was claimed with)",
+    )
+    parser.add_argument("--python", default="", metavar="PATH", help="interpreter that runs the script")
+    parser.add_argument("--device", type=int, default=0, metavar="N", help="index of the GPU (default 0)")
+    parser.add_argument(
+        "--timeout", type=float, default=600, metavar="S", help="seconds a run may take (default 600)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, compare with the claim, say so. Nothing is stored."""
+    from autotune.settings import parse_torch_version
+    from autotune.study.verify import claim_of, judge, measure, runner_of
+
+    _check(options)
+    summary = open_chosen_summary(options)
+    claim = claim_of(summary, options.settings)
+    torch = summary.conditions.environment.torch
+    if torch:
+        claim.settings.validate(parse_torch_version(torch))
+    runner = runner_of(
+        summary.study,
+        summary.conditions,
+        python=options.python,
+        timeout=options.timeout,
+        device=options.device,
+        say=_say,
+    )
+    _say(f"{2 * options.rounds} runs: PyTorch's defaults and {claim.settings}, in turn.")
+    steps = options.steps or (summary.conditions.measured_steps or 1) * claim.times_steps
+    with contextlib.closing(runner):
+        found = measure(
+            runner,
+            claim.settings,
+            rounds=options.rounds,
+            steps=steps,
+            heard=_progress(options.rounds),
+        )
+    verdict = judge(claim, found)
+    if options.json:
+        print(json.dumps(_document(summary, claim, verdict), indent=2))
+    else:
+        _print(claim, verdict)
+    return 0 if verdict.holds else 1
+
+
+def _check(options: argparse.Namespace) -> None:
+    from autotune.errors import UsageError
+
+    for name, value in (("rounds", options.rounds), ("steps", options.steps)):
+        if value is not None and value < 1:
+            raise UsageError(f"--{name} {value} is too few; it takes 1 or more.")
+    if not 0 < options.timeout < 1e9:
+        raise UsageError(f"--timeout {options.timeout:g} leaves no time to run; give a number of seconds.")
+
+
+def _progress(rounds: int) -> Any:
+    from autotune.units import format_bytes, format_seconds
+
+    def heard(number: int, found: Measurement) -> None:
+        memory, seconds = found.peak_reserved_bytes, found.median_step_seconds
+        parts = [str(found.outcome).replace("_", " ")]
+        parts += [format_bytes(memory)] if memory is not None else []
+        parts += [format_seconds(seconds)] if seconds is not None else []
+        _say(f"{number + 1}/{2 * rounds}  {'  '.join(parts)}  {found.settings or '(the defaults)'}")
+
+    return heard
+
+
+def _document(summary: Summary, claim: Claim, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "study": summary.study,
+        "settings": str(claim.settings),
+        "claim": {"peak_reserved_ratio": claim.memory, "step_seconds_ratio": claim.seconds},
+        "found": asdict(verdict.found),
+        "holds": verdict.holds,
+        "verdict": verdict.sentence,
+    }
+
+
+def _print(claim: Claim, verdict: Verdict) -> None:
+    from autotune.report.confirmed import sentence
+    from autotune.units import format_change
+
+    words = []
+    if claim.memory is not None:
+        words.append(f"peak reserved {format_change(claim.memory, 1)}")
+    if claim.seconds is not None:
+        words.append(f"step time {format_change(claim.seconds, 1)}")
+    claimed = ", ".join(words) if words else "it runs where the defaults do not"
+    print(f"Settings  {claim.settings}\nClaimed   {claimed}")
+    print(f"Found     {sentence(verdict.found)}\n{verdict.sentence}")
+
+
+def _say(sentence: str) -> None:
+    print(f"autotune: {sentence}", file=sys.stderr, flush=True)

@@ -1,0 +1,202 @@
+"""Whether what a study claims still holds: its settings and the defaults, run again now, in turn."""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune import trace as traces
+from autotune.errors import UsageError
+from autotune.measurement import Environment, Measurement, Obtained
+from autotune.report.confirmed import Confirmed, compared, confirmations
+from autotune.report.pick import point
+from autotune.report.stored import Conditions
+from autotune.report.summary import Summary
+from autotune.settings import AllocatorSettings, parse_torch_version
+from autotune.study.confirm import MORE_STEPS
+from autotune.study.prepare import digest
+from autotune.study.request import RUNS
+from autotune.trial.preflight import preflight
+from autotune.trial.replay_runner import ReplayRunner
+from autotune.trial.runner import Job, Runner
+from autotune.trial.worker_runner import WorkerRunner
+from autotune.units import format_change, format_percent
+
+MEMORY_TOLERATED = 0.01
+"""Peak reserved, as a share of the defaults', by which a claim may be missed."""
+TIME_TOLERATED = 0.02
+"""Step time, as a share of the defaults', by which a claim may be missed beyond noise."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What settings are said to do, relative to the defaults."""
+
+    settings: AllocatorSettings
+    memory: float | None
+    """Peak reserved as a ratio; None where the defaults do not run, so that running is the claim."""
+    seconds: float | None
+    """Step time as a ratio; None where it is not known."""
+    times_steps: int = 1
+    """How many times the steps of a trial it was measured with: a script that grows needs as many again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What came of it."""
+
+    holds: bool
+    sentence: str
+    found: Confirmed
+
+
+def claim_of(summary: Summary, settings: str | None) -> Claim:
+    """The study's claim for its recommendation, or for settings that it measured or that are new to it.
+
+    New settings are claimed to save nothing and to cost nothing.
+
+    Raises:
+        UsageError: nothing has completed, or the defaults are all that is recommended.
+        SettingsError: the settings are not legal.
+    """
+    if settings is None:
+        if summary.recommended is None or not summary.recommended.settings:
+            raise UsageError(
+                f"Study '{summary.study}' recommends PyTorch's defaults, which claim nothing; "
+                "name settings with --settings."
+            )
+        settings = summary.recommended.settings
+    parsed = AllocatorSettings.parse(settings)
+    text = str(parsed)
+    confirmed = next((one for one in confirmations(summary.rows) if one.settings == text), None)
+    if confirmed is not None and confirmed.memory is not None:
+        seconds = confirmed.seconds.ratio if confirmed.seconds else None
+        return Claim(settings=parsed, memory=confirmed.memory.ratio, seconds=seconds, times_steps=MORE_STEPS)
+    row = next((row for row in summary.rows if row.settings == text and row.completed), None)
+    own = point(row) if row else None
+    defaults = point(summary.baseline) if summary.baseline else None
+    if defaults is None:
+        return Claim(settings=parsed, memory=None, seconds=None)
+    if own is None:
+        return Claim(settings=parsed, memory=1.0, seconds=1.0)
+    timed = summary.conditions.obtained is Obtained.MEASURED
+    return Claim(
+        settings=parsed, memory=own[0] / defaults[0], seconds=own[2] / defaults[2] if timed else None
+    )
+
+
+def runner_of(
+    study: str, conditions: Conditions, *, python: str, timeout: float, device: int, say: Say
+) -> Runner:
+    """What measures as the study did; `say` is told what is different today.
+
+    Raises:
+        UsageError: the script or the trace is gone, or the GPU is not there.
+    """
+    if conditions.obtained is not Obtained.MEASURED:
+        return _replay_runner(conditions, say)
+    if conditions.script is None:
+        raise UsageError(f"Study '{study}' does not say which script it measured.")
+    script = Path(conditions.script)
+    job = Job(
+        script=script,
+        arguments=conditions.arguments,
+        python=python,
+        device=device,
+        warmup_steps=conditions.warmup_steps or 0,
+        measured_steps=conditions.measured_steps or 1,
+        seed=conditions.seed,
+        timeout_seconds=timeout,
+        memory_limit_bytes=conditions.memory_limit_bytes,
+        directory=RUNS / study / "verify",
+    )
+    facts = preflight(job)
+    if not facts.usable:
+        raise UsageError(
+            f"Study '{study}' was measured on {conditions.environment.gpu or 'a GPU'}, and there is none "
+            f"here: {facts.why_not}."
+        )
+    if hashlib.sha256(script.read_bytes()).hexdigest() != conditions.script_sha256:
+        say(f"{script.name} has changed since the study.")
+    for sentence in _differences(conditions.environment, facts.environment):
+        say(sentence)
+    return WorkerRunner(job, facts, say)
+
+
+def measure(
+    runner: Runner,
+    settings: AllocatorSettings,
+    *,
+    rounds: int,
+    steps: int | None,
+    heard: Callable[[int, Measurement], None],
+) -> Confirmed:
+    """The defaults and the settings in turn, `rounds` times; `heard` is told of each run."""
+    runs: dict[str, list[Measurement]] = {"": [], str(settings): []}
+    for number in range(2 * rounds):
+        chosen = settings if number % 2 else AllocatorSettings()
+        found = runner.measure(chosen, number=number, measured_steps=steps)
+        runs[str(chosen)].append(found)
+        heard(number, found)
+    return compared(str(settings), runs[""], runs[str(settings)])
+
+
+def judge(claim: Claim, found: Confirmed) -> Verdict:
+    """Whether the claim holds.
+
+    It does if every run under the settings completed; if peak reserved, relative to the defaults', is not
+    more than 1 % of theirs above the claim; and if step time is not beyond noise (the lower end of the
+    interval) more than 2 % of theirs above the claim, or above their own where the claim is a gain.
+    """
+    problems = []
+    if found.failures:
+        problems.append(f"{found.failures} of {found.rounds} runs under the settings did not complete")
+    memory = _ratio(found.reference_bytes, found.peak_reserved_bytes)
+    if claim.memory is not None and memory is not None and memory > claim.memory + MEMORY_TOLERATED:
+        problems.append(
+            f"peak reserved changes by {format_change(memory, 1)}, claimed {format_change(claim.memory, 1)}"
+        )
+    if claim.seconds is not None and found.seconds is not None:
+        allowed = max(claim.seconds, 1.0) + TIME_TOLERATED
+        if found.seconds.low > allowed:
+            problems.append(
+                f"step time changes by at least {format_change(found.seconds.low, 1)}, allowed are "
+                f"{format_percent(allowed - 1)}"
+            )
+    text = "The claim holds." if not problems else f"The claim no longer holds: {'; '.join(problems)}."
+    return Verdict(holds=not problems, sentence=text, found=found)
+
+
+def _ratio(references: Sequence[int], values: Sequence[int]) -> float | None:
+    return statistics.median(values) / statistics.median(references) if references and values else None
+
+
+def _replay_runner(conditions: Conditions, say: Say) -> Runner:
+    if conditions.trace is None or not Path(conditions.trace).is_file():
+        raise UsageError(
+            f"The study's trace {conditions.trace or ''} is gone, so there is nothing to replay."
+        )
+    trace = traces.load(Path(conditions.trace))
+    if digest(trace) != conditions.trace_sha256:
+        say(f"{conditions.trace} is not the trace that the study was made with.")
+    torch = conditions.environment.torch
+    return ReplayRunner(
+        trace,
+        torch_version=parse_torch_version(torch) if torch else None,
+        memory_limit=conditions.memory_limit_bytes,
+        device_total=conditions.environment.device_total_bytes,
+        warmup_steps=conditions.warmup_steps or 0,
+    )
+
+
+def _differences(before: Environment, now: Environment) -> list[str]:
+    return [
+        f"The {name} is another one than in the study ({getattr(before, field)}; now {getattr(now, field)})."
+        for name, field in (("GPU", "gpu"), ("torch", "torch"), ("driver", "driver"))
+        if getattr(before, field) != getattr(now, field)
+    ]

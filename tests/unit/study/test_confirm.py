@@ -1,0 +1,143 @@
+"""Repeated defaults and confirmed finalists: in turn, continued after a stop, and on no front."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import optuna
+import pytest
+
+from autotune.measurement import Measurement, Obtained, Outcome
+from autotune.report.confirmed import confirmations, sentence
+from autotune.report.stored import Conditions, read_rows, searched
+from autotune.report.summary import document, summarise
+from autotune.study.book import open_study
+from autotune.study.candidates import first_candidates
+from autotune.study.confirm import MORE_STEPS, confirm
+from autotune.study.loop import Plan, run_trials
+from autotune.study.space import SearchSpace
+from autotune.study.storage import open_storage
+from tests.fakes import H200, FakeRunner, measurement
+
+SPACE = SearchSpace(torch_version=(2, 14), limited=False)
+EXPANDABLE = "expandable_segments:True"
+
+
+def timed(reserved: float, seconds: float, outcome: Outcome = Outcome.COMPLETED) -> Measurement:
+    return measurement(reserved=reserved, seconds=[seconds] * 5, obtained=Obtained.MEASURED, outcome=outcome)
+
+
+class Runner(FakeRunner):
+    """A fake that remembers how many steps each run was to measure."""
+
+    def __init__(self, table: dict[str, Measurement] | None = None) -> None:
+        super().__init__(table, obtained=Obtained.MEASURED)
+        self.steps: list[int | None] = []
+
+    def measure(self, settings, *, number, measured_steps=None):  # type: ignore[no-untyped-def]
+        self.steps.append(measured_steps)
+        return super().measure(settings, number=number)
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> optuna.Study:
+    conditions = Conditions(obtained=Obtained.MEASURED, environment=H200, measured_steps=20)
+    return open_study(open_storage(f"sqlite:///{tmp_path / 'a.db'}"), "train", conditions)
+
+
+def plan(trials: int) -> Plan:
+    return Plan(space=SPACE, first=first_candidates(SPACE), trials=trials, seed=0, baselines=3)
+
+
+def test_the_defaults_run_three_times_spread_over_a_measured_study(study: optuna.Study) -> None:
+    runner = Runner()
+    run_trials(study, runner, plan(24))
+    rows = read_rows(study)
+    assert len(rows) == 26
+    assert len(searched(rows)) == 24
+    numbers = [row.number for row in rows if row.settings == ""]
+    assert numbers[0] == 0
+    assert all(later - earlier >= 8 for earlier, later in pairwise(numbers))
+    assert len(numbers) == 3
+
+
+def test_a_short_study_repeats_them_at_its_end(study: optuna.Study) -> None:
+    run_trials(study, runner := Runner(), plan(3))
+    assert [settings == "" for settings in runner.asked] == [True, False, False, True, True]
+    run_trials(study, again := Runner(), plan(3))
+    assert again.asked == []
+
+
+def test_defaults_that_run_out_of_memory_are_not_repeated(study: optuna.Study) -> None:
+    run_trials(study, runner := Runner({"": timed(1, 1, Outcome.OUT_OF_MEMORY)}), plan(6))
+    assert runner.asked.count("") == 1
+
+
+def test_repetitions_are_on_no_front_and_not_recommended(study: optuna.Study) -> None:
+    runner = Runner({"": timed(10, 1.0), EXPANDABLE: timed(6, 1.0)})
+    run_trials(study, runner, plan(2))
+    confirm(study, Runner({"": timed(10, 0.1), EXPANDABLE: timed(6, 0.1)}), SPACE, rounds=3)
+    found = document(summarise(study))
+    assert (found["baseline"], found["recommended"], found["front"]) == (0, 1, [1])
+    assert [trial["role"] for trial in found["trials"]].count("confirm") == 6
+
+
+def test_finalists_run_in_turn_with_more_steps(study: optuna.Study) -> None:
+    run_trials(study, Runner({"": timed(10, 1.0), EXPANDABLE: timed(6, 1.0)}), plan(2))
+    confirm(study, runner := Runner(), SPACE, rounds=2)
+    assert runner.asked == ["", EXPANDABLE, "", EXPANDABLE]
+    assert set(runner.steps) == {MORE_STEPS * 20}
+
+
+@pytest.mark.parametrize("cut", range(1, 6))
+def test_a_confirmation_cut_short_is_completed_not_repeated(study: optuna.Study, cut: int) -> None:
+    run_trials(study, Runner({"": timed(10, 1.0), EXPANDABLE: timed(6, 1.0)}), plan(2))
+
+    class Stops(Runner):
+        def measure(self, settings, *, number, measured_steps=None):  # type: ignore[no-untyped-def]
+            if len(self.asked) == cut:
+                raise KeyboardInterrupt
+            return super().measure(settings, number=number)
+
+    first, second = Stops(), Runner()
+    with pytest.raises(KeyboardInterrupt):
+        confirm(study, first, SPACE, rounds=3)
+    confirm(study, second, SPACE, rounds=3)
+    assert first.asked + second.asked == ["", EXPANDABLE] * 3
+    confirm(study, third := Runner(), SPACE, rounds=3)
+    assert third.asked == []
+
+
+def test_what_was_confirmed_is_said_with_its_interval(study: optuna.Study) -> None:
+    run_trials(study, Runner({"": timed(10, 1.0), EXPANDABLE: timed(6, 1.0)}), plan(2))
+    speeds = iter([1.0, 1.01, 1.02, 1.0, 0.99, 1.01])
+
+    class Varies(Runner):
+        def measure(self, settings, *, number, measured_steps=None):  # type: ignore[no-untyped-def]
+            return timed(6.0 if str(settings) else 10.0, next(speeds))
+
+    confirm(study, Varies(), SPACE, rounds=3)
+    (found,) = confirmations(read_rows(study))
+    assert found.memory is not None
+    assert found.memory.ratio == pytest.approx(0.6)
+    text = sentence(found)
+    assert "peak reserved −40.0 % in every one" in text
+    assert "no difference beyond noise" in text
+
+
+def test_a_finalist_that_fails_is_said(study: optuna.Study) -> None:
+    run_trials(study, Runner({"": timed(10, 1.0), EXPANDABLE: timed(6, 1.0)}), plan(2))
+    confirm(study, Runner({EXPANDABLE: timed(6, 1.0, Outcome.CRASHED)}), SPACE, rounds=2)
+    (found,) = confirmations(read_rows(study))
+    assert "2 of its runs did not complete" in sentence(found)
+
+
+@pytest.mark.parametrize("found", [timed(10, 1.0), timed(6, 1.0, Outcome.OUT_OF_MEMORY)])
+def test_a_recommendation_that_three_rounds_refute_is_none(study: optuna.Study, found: Measurement) -> None:
+    run_trials(study, Runner({"": timed(10, 1.0), EXPANDABLE: timed(6, 1.0)}), plan(2))
+    assert document(summarise(study))["recommended"] == 1
+    confirm(study, Runner({"": timed(10, 1.0), EXPANDABLE: found}), SPACE, rounds=2)
+    assert document(summarise(study))["recommended"] == 1
+    confirm(study, Runner({"": timed(10, 1.0), EXPANDABLE: found}), SPACE, rounds=3)
+    assert document(summarise(study))["recommended"] == 0

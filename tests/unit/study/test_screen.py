@@ -1,0 +1,180 @@
+"""Screening: what it looks at, how it sorts that by behaviour, and that it finds what is there to find."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from autotune.settings import AllocatorSettings
+from autotune.study.moves import Moves
+from autotune.study.predict import Prediction, Predictor
+from autotune.study.screen import FEWEST_SETTINGS, MOST_SETTINGS, Screening, budget, plane, screen
+from autotune.study.simplify import simplify
+from autotune.study.space import SearchSpace
+from autotune.study.split_sizes import candidate_sizes, split_sizes
+from tests.traces import GIB, MIB, Program, varying
+
+TRACE = varying()
+SPACE = SearchSpace(torch_version=(2, 14), limited=False, split_sizes_mb=(20, 40, 60))
+
+
+def parse(text: str) -> AllocatorSettings:
+    return AllocatorSettings.parse(text)
+
+
+def predictor(**conditions: Any) -> Predictor:
+    return Predictor(TRACE, torch_version=(2, 14), warmup_steps=2, **conditions)
+
+
+@pytest.fixture(scope="module")
+def screening() -> Screening:
+    return screen(predictor(), SPACE, most=600)
+
+
+def test_the_budget_counts_operations_so_that_it_is_the_same_on_every_machine() -> None:
+    assert budget(1_000) == MOST_SETTINGS
+    assert FEWEST_SETTINGS < budget(1_000_000) < MOST_SETTINGS
+    assert budget(10**9) == FEWEST_SETTINGS
+
+
+def test_a_screening_replays_as_many_settings_as_it_may_and_each_behaviour_is_one_class(
+    screening: Screening,
+) -> None:
+    assert screening.num_settings == 600
+    keys = [found.behaviour for found in screening.classes]
+    assert len(keys) == len(set(keys)) < 600
+
+
+def test_the_simplest_settings_stand_for_their_behaviour(screening: Screening) -> None:
+    defaults = predictor().predict(AllocatorSettings())
+    assert [str(one.settings) for one in screening.classes if one.behaviour == defaults.behaviour] == [""]
+
+
+def test_the_same_seed_gives_the_same_screening(screening: Screening) -> None:
+    again = screen(predictor(), SPACE, most=600)
+    assert [str(one.settings) for one in again.classes] == [str(one.settings) for one in screening.classes]
+
+
+def test_it_finds_what_a_longer_random_search_finds(screening: Screening) -> None:
+    chance, moves, replays = random.Random(5), Moves.on(TRACE, SPACE), predictor()
+    drawn = replays.predict_many([moves.drawn(chance) for _ in range(3000)])
+    best = min(found.memory for found in drawn if found.completes)
+    assert min(found.memory for found in screening.completing) <= 1.01 * best
+
+
+def test_anchors_are_replayed_whatever_the_space_says() -> None:
+    anchor = parse("max_split_size_mb:33")
+    found = screen(predictor(), SearchSpace(torch_version=(2, 14), limited=False, without=frozenset(
+        {"max_split_size_mb"}
+    )), anchors=[anchor], most=50)  # fmt: skip
+    assert predictor().predict(anchor).behaviour in [one.behaviour for one in found.classes]
+
+
+def test_what_is_left_out_is_never_screened() -> None:
+    space = SearchSpace(
+        torch_version=(2, 14),
+        limited=False,
+        without=frozenset({"expandable_segments", "large_segment_size_mb"}),
+    )
+    for found in screen(predictor(), space, most=300).classes:
+        assert not found.settings.expandable_segments
+        assert found.settings.large_segment_size_mb is None
+
+
+def test_under_a_limit_garbage_collection_is_screened_and_what_does_not_fit_does_not_complete() -> None:
+    live = predictor().predict(AllocatorSettings()).measurement.peak_requested_bytes or 0
+    limited = SearchSpace(torch_version=(2, 14), limited=True, split_sizes_mb=(20, 40, 60))
+    found = screen(predictor(memory_limit=int(1.1 * live)), limited, most=400)
+    assert any(one.settings.garbage_collection_threshold for one in found.classes)
+    assert 0 < len(found.completing) < len(found.classes)
+
+
+def test_pages_that_hold_far_more_than_the_limit_do_not_count_as_fitting() -> None:
+    program = Program()
+    program.alloc(100 * MIB)
+    tight = Predictor(program.trace(), torch_version=(2, 14), memory_limit=110 * MIB, device_total=4 * GIB)
+    huge = tight.predict(parse("expandable_segments:True,large_segment_size_mb:512"))
+    assert huge.memory > 110 * MIB
+    assert not huge.completes
+    assert tight.predict(parse("expandable_segments:True")).completes
+
+
+def test_a_smallest_fit_is_at_least_what_is_held_in_it() -> None:
+    replays = predictor()
+    settings = [parse(""), parse("expandable_segments:True,large_segment_size_mb:512")]
+    for one, fit in zip(settings, replays.smallest_fits(settings), strict=True):
+        assert fit is not None
+        held = predictor(memory_limit=fit).predict(one)
+        assert held.completes
+        assert held.memory <= fit
+
+
+def test_the_plane_holds_no_point_that_another_beats(screening: Screening) -> None:
+    members = plane(screening.classes)
+    points = [(found.memory, found.seconds) for found in members]
+    assert points == sorted(points)
+    for found in screening.completing:
+        assert any(m <= found.memory and s <= found.seconds for m, s in points)
+
+
+@pytest.mark.parametrize("version", [(2, 4), (2, 8), (2, 11), (2, 15)])
+@pytest.mark.parametrize("limited", [False, True])
+def test_every_step_of_a_walk_is_legal_canonical_and_allowed(version: tuple[int, int], limited: bool) -> None:
+    space = SearchSpace(torch_version=version, limited=limited, split_sizes_mb=(20, 64, 200))
+    moves, chance = Moves.on(TRACE, space), random.Random(1)
+    settings = AllocatorSettings()
+    for _ in range(150):
+        settings = moves.neighbour(settings, chance)
+        settings.validate(version)
+        assert space.canonical(settings) == settings
+        assert not (settings.expandable_segments and settings.max_split_size_mb)
+
+
+def test_divisions_change_only_where_the_trace_has_requests() -> None:
+    program = Program()
+    program.alloc(40 * MIB)
+    moves, chance = Moves.on(program.trace(), SPACE), random.Random(2)
+    assert moves.intervals == (5,)
+    for _ in range(50):
+        table = moves.neighbour(AllocatorSettings(), chance).roundup_divisions((2, 14))
+        assert len(set(table)) == 1
+
+
+def test_split_sizes_each_behave_unlike_the_others_and_unlike_none() -> None:
+    replays = predictor()
+    sizes = split_sizes(replays)
+    assert sizes and list(sizes) == sorted(sizes)
+    settings = [AllocatorSettings(), *(AllocatorSettings(max_split_size_mb=size) for size in sizes)]
+    keys = [found.behaviour for found in replays.predict_many(settings)]
+    assert len(set(keys)) == len(keys)
+
+
+def test_no_split_size_is_tried_above_the_largest_segment() -> None:
+    program = Program()
+    program.cache(30 * MIB, 51 * MIB)
+    assert candidate_sizes(program.trace())[-1] == 53
+
+
+def test_without_a_split_size_that_matters_the_option_is_not_offered() -> None:
+    assert not SearchSpace(torch_version=(2, 14), limited=False, split_sizes_mb=()).offers(
+        "max_split_size_mb"
+    )
+
+
+def simplified(text: str) -> Prediction:
+    replays = predictor()
+    return simplify(replays, SPACE, replays.predict(parse(text)))
+
+
+def test_options_that_gain_nothing_are_left_out() -> None:
+    # Neither option acts on this trace besides what the first does.
+    found = simplified("expandable_segments:True,roundup_power2_divisions:[4096:8,>:8]")
+    assert str(found.settings) == "expandable_segments:True"
+
+
+def test_what_gains_something_stays() -> None:
+    plain, expandable = predictor().predict(parse("")), simplified("expandable_segments:True")
+    assert expandable.memory < 0.99 * plain.memory
+    assert str(expandable.settings) == "expandable_segments:True"
