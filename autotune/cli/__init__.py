@@ -10,6 +10,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from autotune import __version__
 from autotune.cli.streams import ReaderGoneError, prepare_streams
@@ -21,13 +22,14 @@ COMMANDS = {
     "replay": "replay a trace under given settings, to the byte",
     "sweep": "try one allocator option through several values, as a table and a figure",
     "fit": "find the largest value of an argument, such as a batch size, that runs",
+    "compare-recordings": "two traces of one script side by side, to check an estimate",
     "report": "show a study: baseline, front, recommendation",
     "verify": "measure a study's claim again; exit status 1 if it no longer holds",
     "export": "write the chosen settings as an env file, or for a shell, Docker, Slurm",
     "dashboard": "browse a study in optuna-dashboard, on localhost",
     "doctor": "say what this machine can do, and what will not work and why",
 }
-"""Command name → one line of help. The module `autotune.cli.NAME` holds `add_arguments` and `run`.
+"""Command name → one line of help. Module `autotune.cli.NAME` (`_` for `-`) has `add_arguments`, `run`.
 
 Modules are imported only when their command is asked for, so `--help` stays fast.
 """
@@ -42,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_streams()
     try:
         options = _parser(arguments).parse_args(arguments)
-        status = int(importlib.import_module(f"autotune.cli.{options.command}").run(options))
+        status = int(_module(options.command).run(options))
         sys.stdout.flush()
         return status
     except AutotuneError as error:
@@ -53,6 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except ReaderGoneError:
         return 0
+
+
+def _module(command: str) -> Any:
+    return importlib.import_module(f"autotune.cli.{command.replace('-', '_')}")
 
 
 def one_line(text: str) -> str:
@@ -73,5 +79,5 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
         if name == asked:
-            importlib.import_module(f"autotune.cli.{name}").add_arguments(command)
+            _module(name).add_arguments(command)
     return parser

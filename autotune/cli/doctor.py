@@ -86,14 +86,19 @@ def _problems(facts: Facts, version: TorchVersion | None) -> list[str]:
     from autotune.errors import SettingsError
     from autotune.settings import OPTIONS
     from autotune.study.candidates import environment_settings
+    from autotune.trial.phantom import why_no_phantom
 
     problems = []
     if facts.torch is None:
         problems.append(f"No torch in {facts.python}, so no script can be run: {facts.why_not}.")
     elif not facts.usable:
+        how = why_no_phantom(facts)
         problems.append(
-            f"No usable GPU ({facts.why_not}): `run --script` estimates from a recording on the CPU, "
-            "and step time is not measured."
+            f"No usable GPU ({facts.why_not}): `run --script` estimates on a phantom one, and step time is "
+            "not measured."
+            if how is None
+            else f"No usable GPU ({facts.why_not}), and no phantom one ({how}): `run --script` estimates "
+            "from a recording on the CPU, and step time is not measured."
         )
     try:
         environment_settings(version)

@@ -41,6 +41,12 @@ def add_subject_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("args", nargs="*", metavar="-- ARGS", help="the script's own arguments")
     group.add_argument("--python", metavar="PATH", help="interpreter that runs the script")
     group.add_argument("--gpu", metavar="NAME|SIZE", help="the GPU to look at, where none is here")
+    group.add_argument(
+        "--selected",
+        type=float,
+        metavar="SHARE",
+        help="without a GPU: share of a mask that is taken to be selected",
+    )
     group.add_argument("--torch", metavar="X.Y", help="whose rules a trace follows")
     group.add_argument("--memory-limit", metavar="SIZE", help="memory that the script may reserve")
     group.add_argument("--warmup", type=int, metavar="N", help="steps before measuring begins (default 5)")
@@ -55,7 +61,7 @@ def request_of(options: argparse.Namespace, *, purpose: str) -> Request:
     Raises:
         UsageError: a value cannot be read, or nothing is named to run.
     """
-    from autotune.allocator.devices import device_total
+    from autotune.allocator.devices import card
     from autotune.settings import parse_torch_version
     from autotune.study.request import Request
     from autotune.units import parse_size
@@ -65,7 +71,8 @@ def request_of(options: argparse.Namespace, *, purpose: str) -> Request:
         "trace": ("trace", Path),
         "args": ("args", tuple),
         "python": ("python", str),
-        "gpu": ("gpu_total", device_total),
+        "gpu": ("gpu", card),
+        "selected": ("selected", float),
         "torch": ("torch_version", parse_torch_version),
         "memory_limit": ("memory_limit", parse_size),
         "warmup": ("warmup", int),

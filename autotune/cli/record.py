@@ -23,7 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=20, metavar="N", help="steps after those (default 20)")
     parser.add_argument("--python", default="", metavar="PATH", help="interpreter that runs the script")
     parser.add_argument("--device", type=int, default=0, metavar="N", help="index of the GPU (default 0)")
-    parser.add_argument("--gpu", metavar="SIZE", help="memory of the GPU that an estimate is for")
+    parser.add_argument("--gpu", metavar="NAME|SIZE", help="the GPU that an estimate is for")
+    parser.add_argument(
+        "--selected", type=float, metavar="SHARE",
+        help="without a GPU: share of a mask that is taken to be selected where only a GPU would know",
+    )  # fmt: skip
     parser.add_argument("--memory-limit", metavar="SIZE", help="memory that the script may reserve")
     parser.add_argument(
         "--settings", default="", metavar="S", help="allocator settings while recording (default: none)"
@@ -38,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Record; say what was recorded, whether a replay reproduces it, and what to do next."""
     from autotune import trace
-    from autotune.errors import WorkFailedError
+    from autotune.allocator.devices import card
+    from autotune.errors import UsageError, WorkFailedError
     from autotune.measurement import Outcome
     from autotune.settings import AllocatorSettings, parse_torch_version
     from autotune.trial.preflight import preflight
@@ -47,7 +52,9 @@ def run(options: argparse.Namespace) -> int:
     from autotune.units import parse_size
 
     settings = AllocatorSettings.parse(options.settings)
-    device_total = parse_size(options.gpu) if options.gpu else None
+    gpu = card(options.gpu) if options.gpu else None
+    if options.selected is not None and not 0 <= options.selected <= 1:
+        raise UsageError(f"--selected {options.selected:g} is no share; give a number from 0 to 1.")
     job = Job(
         script=options.script,
         arguments=tuple(options.arguments),
@@ -62,9 +69,9 @@ def run(options: argparse.Namespace) -> int:
     )
     facts = preflight(job)
     settings.validate(parse_torch_version(facts.torch or ""))
-    if not facts.usable:
-        _say(f"No usable GPU ({facts.why_not}); recording an estimate on the CPU.")
-    measurement = record(job, facts, options.output, settings=settings, device_total=device_total)
+    measurement = record(
+        job, facts, options.output, settings=settings, card=gpu, selected=options.selected, say=_say
+    )
     if measurement.outcome is Outcome.OUT_OF_MEMORY:
         _say(f"The script ran out of memory; what it did until then is recorded. {measurement.reason}")
     elif measurement.outcome is not Outcome.COMPLETED:
@@ -83,7 +90,8 @@ def _report(path: Path, trace: Trace, measurement: Measurement) -> None:
     counted = f"{steps} steps" if steps else "no step boundaries"
     print(f"Recorded {trace.num_operations:,} allocations and frees, {counted}{took}: {path}")
     if measurement.peak_reserved_bytes is not None:
-        print(f"Peak reserved in that run: {format_bytes(measurement.peak_reserved_bytes)}.")
+        what = "Peak reserved, estimated" if trace.recording.estimated else "Peak reserved in that run"
+        print(f"{what}: {format_bytes(measurement.peak_reserved_bytes)}.")
     for note in (*trace.recording.notes, *measurement.notes):
         _say(note)
     _check(trace)

@@ -42,6 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--devices", metavar="N", help="index of the GPU (default 0)")
     group.add_argument("--gpu", metavar="NAME|SIZE", help="the GPU to tune for, where none is here")
     group.add_argument(
+        "--selected", type=float, metavar="SHARE",
+        help="without a GPU: share of a mask that is taken to be selected where only a GPU would know",
+    )  # fmt: skip
+    group.add_argument(
         "--torch", metavar="X.Y", help="whose rules a trace follows (default: the recording's)"
     )
     _add_search_arguments(parser)
@@ -141,7 +145,7 @@ def read_request(options: argparse.Namespace) -> Request:
     Raises:
         UsageError: a value cannot be read.
     """
-    from autotune.allocator.devices import device_total
+    from autotune.allocator.devices import card
     from autotune.settings import parse_torch_version
     from autotune.study.config import load_study_file
     from autotune.study.request import Request
@@ -154,7 +158,7 @@ def read_request(options: argparse.Namespace) -> Request:
         given.pop("args", None)
     readers: dict[str, tuple[str, Callable[[Any], Any]]] = {
         "memory_limit": ("memory_limit", parse_size),
-        "gpu": ("gpu_total", device_total),
+        "gpu": ("gpu", card),
         "torch": ("torch_version", parse_torch_version),
         "devices": ("devices", _devices),
         "args": ("args", tuple),

@@ -23,8 +23,8 @@ _OBTAINED = {
     Obtained.MEASURED: "Measured: every trial is a real run on the GPU.",
     Obtained.REPLAYED: "Replayed: a trace recorded on a GPU, run through a model of the allocator. "
     "Step time is not known; the third number is the time spent in driver calls.",
-    Obtained.ESTIMATED: "Estimated: recorded without a GPU. Memory that libraries take for themselves "
-    "(workspaces) and step time are not known; the third number is the time spent in driver calls.",
+    Obtained.ESTIMATED: "Estimated: recorded without a GPU. Step time is not known, nor all that libraries "
+    "take for themselves (workspaces); the third number is the time spent in driver calls.",
 }
 _OUTCOMES = {
     Outcome.COMPLETED: "completed",

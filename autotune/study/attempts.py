@@ -48,18 +48,20 @@ def _estimates(subject: Subject, argument: str, say: Say) -> Attempt:
     def runner(value: int) -> ReplayRunner | Measurement:
         assert subject.job is not None and subject.facts is not None
         say(f"Recording with {' '.join(with_value(argument, value))}.")
-        job = replace(subject.job, arguments=(*subject.job.arguments, *with_value(argument, value)))
+        words = (*subject.job.arguments, *with_value(argument, value))
+        job = replace(subject.job, arguments=words, memory_limit_bytes=None)
         file = subject.request.folder / f"value-{value}.npz"
         total = subject.conditions.environment.device_total_bytes
-        found = record(job, subject.facts, file, device_total=total, say=say)
+        request = subject.request
+        found = record(job, subject.facts, file, card=request.gpu, selected=request.selected, say=say)
         if found.outcome is not Outcome.COMPLETED:
             return found
         return ReplayRunner(
             traces.load(file),
             torch_version=subject.torch_version,
-            memory_limit=subject.request.memory_limit,
+            memory_limit=request.memory_limit,
             device_total=total,
-            warmup_steps=subject.request.warmup,
+            warmup_steps=request.warmup,
         )
 
     def attempt(settings: AllocatorSettings, value: int) -> Measurement:

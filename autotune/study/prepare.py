@@ -21,17 +21,18 @@ from autotune.study.request import DEFAULT_ENGINE, ENGINE_OFF, Request
 from autotune.study.space import SearchSpace
 from autotune.trace import Trace
 from autotune.trial.facts import Facts
+from autotune.trial.phantom import DEFAULT
 from autotune.trial.preflight import preflight
 from autotune.trial.recording import record
 from autotune.trial.replay_runner import ReplayRunner, steady_state
 from autotune.trial.runner import Job, Runner
-from autotune.trial.worker_runner import ESTIMATE_TOTAL_BYTES, WorkerRunner
+from autotune.trial.worker_runner import WorkerRunner
 from autotune.units import format_bytes
 
 Say = Callable[[str], None]
 
 ESTIMATED_NOTE = (
-    "Recorded without a GPU: memory that libraries take for themselves is missing, and step time is not "
+    "Recorded without a GPU: some memory that libraries take for themselves is missing, and step time is not "
     "known. Check the answer on the GPU it is for."
 )
 
@@ -111,7 +112,12 @@ def runner_for(subject: Subject, stored: Conditions | None, say: Say) -> tuple[R
         return WorkerRunner(subject.job, subject.facts, say), subject.conditions
     path = subject.request.folder / "estimate.npz"
     recorded = earlier_recording(path, stored.trace_sha256 if stored else None) or _record(subject, path, say)
-    conditions = replace(subject.conditions, trace=str(path.absolute()), trace_sha256=digest(recorded))
+    conditions = replace(
+        subject.conditions,
+        trace=str(path.absolute()),
+        trace_sha256=digest(recorded),
+        notes=(ESTIMATED_NOTE, *recorded.recording.notes),
+    )
     return _replayed(subject, recorded, conditions)
 
 
@@ -169,7 +175,7 @@ def _script_subject(request: Request) -> Subject:
         )
     environment = facts.environment
     if not facts.usable:
-        total = request.gpu_total or ESTIMATE_TOTAL_BYTES
+        total = (request.gpu or DEFAULT).total_bytes
         environment = replace(environment, device_total_bytes=total)
     conditions = Conditions(
         obtained=Obtained.MEASURED if facts.usable else Obtained.ESTIMATED,
@@ -202,8 +208,10 @@ def _replayed(subject: Subject, trace: Trace, conditions: Conditions) -> tuple[R
 
 def _record(subject: Subject, path: Path, say: Say) -> Trace:
     assert subject.job is not None and subject.facts is not None
-    say(f"No usable GPU ({subject.facts.why_not}): recording the script's allocations on the CPU, once.")
-    measurement = record(subject.job, subject.facts, path, device_total=subject.request.gpu_total, say=say)
+    request = subject.request
+    # What fits is for the replays to say, under each setting.
+    job = replace(subject.job, memory_limit_bytes=None)
+    measurement = record(job, subject.facts, path, card=request.gpu, selected=request.selected, say=say)
     if measurement.outcome is not Outcome.COMPLETED:
         log = f" Everything it printed is in {measurement.log}." if measurement.log else ""
         raise WorkFailedError(

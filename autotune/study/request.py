@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from autotune.allocator.devices import Card
 from autotune.allocator.engines import ENGINE_NAMES
 from autotune.errors import UsageError
 from autotune.settings import NEWEST_KNOWN_TORCH, AllocatorSettings, TorchVersion
@@ -41,8 +42,10 @@ class Request:
     """URL of the database."""
     trials: int = 60
     memory_limit: int | None = None
-    gpu_total: int | None = None
-    """Bytes of the GPU that is not here."""
+    gpu: Card | None = None
+    """The GPU that is not here."""
+    selected: float | None = None
+    """Share of a mask that an estimate takes where only a GPU would know it."""
     warmup: int = 5
     steps: int = 20
     timeout: float = 600.0
@@ -61,6 +64,11 @@ class Request:
     """Rounds in which the finalists of a measured study are measured again; 0 = none."""
     early_stop: bool = True
     """Whether a measured study ends when nothing is left to gain."""
+
+    @property
+    def gpu_total(self) -> int | None:
+        """Bytes of the GPU that is not here."""
+        return self.gpu.total_bytes if self.gpu else None
 
     @property
     def name(self) -> str:
@@ -123,6 +131,8 @@ class Request:
                 raise UsageError(f"--{name} {value:.6g} is too {few}; it takes {lowest} to {MOST:,}.")
         if not 0 < self.timeout < 1e9:
             raise UsageError(f"--timeout {self.timeout:g} leaves no time to run; give a number of seconds.")
+        if self.selected is not None and not 0 <= self.selected <= 1:
+            raise UsageError(f"--selected {self.selected:g} is no share; give a number from 0 to 1.")
         if self.seed is not None and not 0 <= self.seed < 1 << 32:
             raise UsageError(
                 f"--seed {self.seed} is out of range; it takes 0 to {(1 << 32) - 1}, or use --no-seed."

@@ -16,8 +16,8 @@ and
     step_end  uint64  optional; number of events before the end of each step
     meta      uint8   optional; UTF-8 JSON: {"format": "autotune-trace", "version": 1, "torch", "gpu",
                       "device_total_bytes", "memory_fraction", "settings", "estimated",
-                      "observed": {name: number}, "script", "notes": [sentence, ...]};
-                      the last nine are the fields of Recording, each optional
+                      "observed": {name: number}, "operators": {name: [allocations, bytes]}, "script",
+                      "notes": [sentence, ...]}; the last ten are the fields of Recording, each optional
 
 Any integer type is read. A file without `meta` is taken for the bare arrays of a snapshot's history.
 
@@ -173,7 +173,7 @@ def _recording(meta: npt.NDArray[Any] | None) -> Recording:
                 f"{VERSION}); upgrade autotune."
             )
         return Recording(**{name: _checked(name, document[name]) for name in _KINDS if name in document})
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
         raise TraceError(f"has a damaged description ({str(error)[:100]}).") from None
 
 
@@ -185,6 +185,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "settings": (str,),
     "estimated": (bool,),
     "observed": (dict,),
+    "operators": (dict,),
     "script": (str, type(None)),
     "notes": (list,),
 }
@@ -194,6 +195,8 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 def _checked(name: str, value: Any) -> Any:
     if not isinstance(value, _KINDS[name]):
         raise ValueError(f"'{name}' is {value!r}")
+    if isinstance(value, dict) and name == "operators":
+        return {str(key): (int(pair[0]), int(pair[1])) for key, pair in value.items()}
     if isinstance(value, dict):
         return {str(key): int(number) for key, number in value.items()}
     return tuple(str(note) for note in value) if isinstance(value, list) else value
@@ -235,6 +238,7 @@ def _arrays(trace: Trace) -> Arrays:
         columns["addr"][-1] = trace.recording.observed.get("device_free_bytes_at_oom", 0)
     document: dict[str, Any] = {item.name: getattr(trace.recording, item.name) for item in fields(Recording)}
     document |= {"format": FORMAT, "version": VERSION, "observed": dict(trace.recording.observed)}
+    document["operators"] = dict(trace.recording.operators)
     return {
         "action": action[before:],
         "time_us": trace.time_us[before:].astype(np.uint64),

@@ -40,6 +40,8 @@ class Recording:
     events. After a fatal OOM also `device_free_bytes_at_oom`, if the file has it."""
     script: str | None = None
     """Path of the script that was recorded."""
+    operators: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Operator → number of allocations and requested bytes in all; empty where the recorder did not know."""
     notes: tuple[str, ...] = ()
     """Sentences the recorder wants on every report made from this trace."""
 

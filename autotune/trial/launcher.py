@@ -9,8 +9,10 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from autotune.trial.facts import WORKER, clean_environment
@@ -21,6 +23,9 @@ MARGIN_SECONDS = 60.0
 """How long after a trial's own time limit the worker may take to kill it and answer."""
 TOKEN_VARIABLE = "AUTOTUNE_WORKER"
 """In the environment of everything a worker starts, so that a last sweep finds it."""
+
+
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
 class LauncherDied(Exception):
@@ -36,13 +41,21 @@ class Launcher:
         log: file for what the worker itself prints.
         fresh: start a new interpreter a trial even where forking would be safe.
         hash_seed: seed of Python's string hashes; None leaves it to the environment.
+        environment: variables besides those of this process.
     """
 
     def __init__(
-        self, python: str, *, device: int, log: Path, fresh: bool = False, hash_seed: int | None = None
+        self,
+        python: str,
+        *,
+        device: int,
+        log: Path,
+        fresh: bool = False,
+        hash_seed: int | None = None,
+        environment: Mapping[str, str] = NO_VARIABLES,
     ) -> None:
         self._token = secrets.token_hex(8)
-        environment = {**clean_environment(device), TOKEN_VARIABLE: self._token}
+        environment = {**clean_environment(device), **environment, TOKEN_VARIABLE: self._token}
         if hash_seed is not None:
             environment.setdefault("PYTHONHASHSEED", str(hash_seed % (1 << 32)))
         self._unread = b""

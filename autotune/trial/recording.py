@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from autotune.allocator.devices import Card
 from autotune.errors import UsageError
 from autotune.measurement import Measurement, Obtained
 from autotune.settings import AllocatorSettings
+from autotune.trial.estimate import estimate
 from autotune.trial.facts import Facts
 from autotune.trial.outcome import measurement_of
 from autotune.trial.preflight import is_writable
 from autotune.trial.runner import Job
-from autotune.trial.worker_runner import Worker, alone_on_gpu, print_progress
+from autotune.trial.worker_runner import Worker, print_progress, shared_gpu
 
 DEFAULTS = AllocatorSettings()
+LOG = "recording.log"
 
 
 def record(
@@ -23,20 +27,22 @@ def record(
     trace_file: Path,
     *,
     settings: AllocatorSettings = DEFAULTS,
-    device_total: int | None = None,
+    card: Card | None = None,
+    selected: float | None = None,
     say: Callable[[str], None] = print_progress,
 ) -> Measurement:
     """Run the script once and record its allocations into `trace_file`.
 
-    Without a usable GPU the script runs on the CPU and its tensors stand for the GPU's; the measurement is
-    then ESTIMATED, and has no peaks: replay the file for those.
+    Without a usable GPU it runs on a phantom one, or on the CPU where that does not work (`estimate`); the
+    measurement is then ESTIMATED and tells no step times.
 
     Args:
         job: what to run.
         facts: of the job's interpreter and GPU.
         trace_file: written whole, or not at all.
         settings: what the allocator runs with while it is recorded.
-        device_total: bytes of the GPU that an estimate is for.
+        card: the GPU that an estimate is for.
+        selected: share of a mask that an estimate takes where only a GPU would know it.
         say: told of what a person waits for.
 
     Returns:
@@ -49,21 +55,35 @@ def record(
     if trace_file.is_dir() or not is_writable(trace_file.absolute().parent):
         raise UsageError(f"The trace file {trace_file} cannot be written; choose another place with -o.")
     trace_file.parent.mkdir(parents=True, exist_ok=True)
+    target = str(trace_file.absolute())
+    if not facts.usable:
+        answer = estimate(
+            job, facts, settings, target, card=card, selected=selected, log=LOG, say=say
+        )  # fmt: skip
+        answer = {
+            **answer,
+            "boundaries": [{**step, "seconds": 0.0} for step in answer.get("boundaries") or []],
+        }
+        found = measurement_of(
+            answer,
+            settings=settings,
+            job=job,
+            obtained=Obtained.ESTIMATED,
+            environment=facts.environment,
+            log=str(job.directory / LOG),
+        )
+        return replace(found, step_seconds=())
     worker = Worker(job, facts, say)
-    log = worker.log("recording.log")
-    asked = {"record": str(trace_file.absolute())}
-    if device_total is not None and not facts.usable:
-        asked["device_total_bytes"] = device_total  # type: ignore[assignment]
     try:
-        with alone_on_gpu(job, facts, say):
-            answer = worker.run(settings, log=log, **asked)
+        with shared_gpu(job, facts).alone(say):
+            answer = worker.run(settings, log=worker.log(LOG), record=target)
     finally:
         worker.close()
     return measurement_of(
         answer,
         settings=settings,
         job=job,
-        obtained=Obtained.MEASURED if facts.usable else Obtained.ESTIMATED,
+        obtained=Obtained.MEASURED,
         environment=facts.environment,
-        log=str(log),
+        log=str(job.directory / LOG),
     )

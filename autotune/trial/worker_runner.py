@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,9 @@ from autotune.trial.facts import Facts, visible_device
 from autotune.trial.gpu import SharedGpu
 from autotune.trial.launcher import Launcher, LauncherDied
 from autotune.trial.outcome import measurement_of
+from autotune.trial.phantom import Phantom
 from autotune.trial.runner import Job
 from autotune.trial.watch import Watch
-
-ESTIMATE_TOTAL_BYTES = 80 << 30
-"""Size of the GPU that an estimate pretends to run on where nobody says another; scripts may ask for it."""
 
 
 def print_progress(sentence: str) -> None:
@@ -36,10 +33,18 @@ class Worker:
     interpreter a trial, in case forking was what killed it.
     """
 
-    def __init__(self, job: Job, facts: Facts, say: Callable[[str], None] = print_progress) -> None:
+    def __init__(
+        self,
+        job: Job,
+        facts: Facts,
+        say: Callable[[str], None] = print_progress,
+        *,
+        phantom: Phantom | None = None,
+    ) -> None:
         self._job = job
         self._facts = facts
         self._say = say
+        self._phantom = phantom
         self._launcher: Launcher | None = None
         self._deaths = 0
         self._said: str | None = None
@@ -77,6 +82,7 @@ class Worker:
                 log=self.log("worker.log"),
                 fresh=self._deaths > 1,
                 hash_seed=self._job.seed,
+                environment=self._phantom.environment if self._phantom else {},
             )
             why_not = self._launcher.why_not_forked
             if why_not and why_not != self._said:
@@ -98,8 +104,8 @@ class Worker:
             "warmup_steps": job.warmup_steps,
             "measured_steps": job.measured_steps,
             "timeout_seconds": job.timeout_seconds,
-            "device": "cuda" if self._facts.usable else "cpu",
-            "device_total_bytes": self._facts.device_total_bytes or ESTIMATE_TOTAL_BYTES,
+            "device": "cuda" if self._facts.usable else "phantom" if self._phantom else "cpu",
+            "device_total_bytes": self._facts.device_total_bytes,
             "record": None,
             "log": str(log.absolute()),
             "folder": os.getcwd(),
@@ -184,10 +190,3 @@ class WorkerRunner:
 def shared_gpu(job: Job, facts: Facts) -> SharedGpu:
     """The GPU that a job runs on."""
     return SharedGpu(visible_device(job.device), facts.uuid)
-
-
-def alone_on_gpu(
-    job: Job, facts: Facts, say: Callable[[str], None] = print_progress
-) -> AbstractContextManager[None]:
-    """Hold the job's GPU, if it has one."""
-    return shared_gpu(job, facts).alone(say) if facts.usable else nullcontext()

@@ -34,8 +34,9 @@ def run(request: dict[str, Any], answer_pipe: int, launcher: int) -> NoReturn:
 
     The request's fields: `script`, `arguments`, `seed`, `settings` (an environment string), `environment`
     (name → value; None removes), `memory_limit_bytes`, `memory_fraction`, `warmup_steps`, `measured_steps`,
-    `timeout_seconds`, `device` (`cuda` or `cpu`), `device_total_bytes` (on the CPU: of the pretended GPU),
-    `record` (path of a trace file to write), `log`, `folder` (to run in).
+    `timeout_seconds`, `device` (`cuda`, `phantom` or `cpu`), `device_total_bytes` (on the CPU: of the
+    pretended GPU), `selected` (on the phantom: share of a mask that is taken where it is not known),
+    `record` (path of a trace file to write), `log`, `folder` (to run in), `notes` (for the recording's).
     """
     apply_environment(request)
     Run(request, answer_pipe).run()
@@ -143,17 +144,28 @@ class Run:
         import torch
 
         self._torch: Any = torch
-        on_gpu = self._request["device"] == "cuda"
-        if on_gpu:
+        if self._request["device"] != "cpu":
             self._apply_settings()
-            from .gpu import Gpu as Device
-        else:
-            from .estimate import Estimate as Device  # type: ignore[assignment]
-        self._device = Device(self._request)
+        self._device = self._make_device()
         self._steps = Steps(self._device, self._step_ended)
         self._device.start(torch)
         self._steps.watch(torch)
         self._seed()
+
+    def _make_device(self) -> Any:
+        if self._request["device"] == "cuda":
+            from .gpu import Gpu
+
+            return Gpu(self._request)
+        if self._request["device"] == "phantom":
+            from .phantom import Phantom
+
+            phantom = Phantom(self._request)
+            phantom.end = self._end
+            return phantom
+        from .estimate import Estimate
+
+        return Estimate(self._request)
 
     def _apply_settings(self) -> None:
         """Give the settings to the allocator now; a script that sets the variable comes too late."""
@@ -260,7 +272,7 @@ class Run:
             return {"outcome": outcome, "reason": reason}
         boundaries = self._steps.boundaries
         if (
-            self._request["device"] == "cuda"
+            self._request["device"] != "cpu"
             and os.environ.get(SETTINGS_VARIABLE, "") != self._request["settings"]
         ):
             notes.append(

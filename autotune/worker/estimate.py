@@ -76,7 +76,7 @@ class Estimate:
                     "estimated": True,
                     "observed": {},
                     "script": self._request["script"],
-                    "notes": list(NOTES),
+                    "notes": [*NOTES, *self._request.get("notes", ())],
                 },
             )
             found["recorded_events"] = len(events.action)

@@ -163,6 +163,11 @@ class Gpu:
                 },
                 "script": self._request["script"],
                 "notes": [],
+                **self.about(),
             },
         )
         return len(events)
+
+    def about(self) -> dict[str, Any]:
+        """What a recording says of itself besides what every one does."""
+        return {}

@@ -86,7 +86,7 @@ def test_a_script_that_fails_is_told_in_one_sentence_and_leaves_no_file(
         (["--script", "broken.py", "-o", "t.npz"], "has a syntax error"),
         (["--script", "sound.py", "-o", "."], "cannot be written"),
         (["--script", "sound.py", "-o", "t.npz", "--settings", "max_split_size_mb:1"], "max_split_size_mb:1"),
-        (["--script", "sound.py", "-o", "t.npz", "--gpu", "large"], "'large' is not a size"),
+        (["--script", "sound.py", "-o", "t.npz", "--gpu", "large"], "'large' is neither a size"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_status_2(

@@ -1,6 +1,7 @@
 /* The runtime's devices, streams, events and errors. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "stand_in.h"
@@ -43,16 +44,24 @@ static const struct layout cuda_11 = {728, 388, 604, 616, 624, 640, 648, 696},
                            cuda_12 = {1032, 388, 604, 616, 624, 640, 648, 696},
                            cuda_13 = {1008, 384, 588, 596, 604, 624, 632, 672};
 
+static int number(const char *variable, int otherwise) {
+    const char *text = getenv(variable);
+    return text ? atoi(text) : otherwise;
+}
+
 static status describe(unsigned char *properties, const struct layout *layout) {
+    const char *name = getenv("STAND_IN_DEVICE_NAME");
+    int capability = number("STAND_IN_DEVICE_CAPABILITY", 90); /* ten times the major number, plus the minor one */
     memset(properties, 0, layout->size);
-    strcpy((char *)properties, "stand-in device");
+    strncpy((char *)properties, name ? name : "stand-in device", 255);
     memcpy(properties + 288, &stand_in_total_bytes, sizeof stand_in_total_bytes);
     *(size_t *)(properties + 296) = 48 << 10; /* sharedMemPerBlock */
     *(int *)(properties + 304) = 65536;       /* regsPerBlock */
     *(int *)(properties + 308) = 32;          /* warpSize */
     *(int *)(properties + 320) = 1024;        /* maxThreadsPerBlock */
-    *(int *)(properties + 360) = 9;           /* major; minor is 0 */
-    *(int *)(properties + layout->processors) = 132;
+    *(int *)(properties + 360) = capability / 10;
+    *(int *)(properties + 364) = capability % 10;
+    *(int *)(properties + layout->processors) = number("STAND_IN_DEVICE_PROCESSORS", 132);
     *(int *)(properties + layout->unified_addressing) = 1;
     *(int *)(properties + layout->l2_cache) = 60 << 20;
     *(int *)(properties + layout->threads) = 2048; /* per multiprocessor, as the next two */

@@ -6,16 +6,18 @@
 #define PAGE ((size_t)2 << 20)
 
 size_t stand_in_total_bytes;
-static size_t used_bytes;
+static size_t capacity, used_bytes;
 static uintptr_t lowest = (uintptr_t)0x7ff000000000, highest = (uintptr_t)0x10000000000;
 
 __attribute__((constructor)) static void read_size(void) {
     const char *text = getenv("STAND_IN_DEVICE_BYTES");
     stand_in_total_bytes = text ? strtoull(text, NULL, 10) : (size_t)80 << 30;
+    text = getenv("STAND_IN_CAPACITY_BYTES");
+    capacity = text ? strtoull(text, NULL, 10) : stand_in_total_bytes;
 }
 
 /* Lets a forked child choose the device's size after this library was loaded. */
-void stand_in_set_device_bytes(size_t bytes) { stand_in_total_bytes = bytes; }
+void stand_in_set_device_bytes(size_t bytes) { capacity = stand_in_total_bytes = bytes; }
 
 static size_t whole_pages(size_t size) { return (size + PAGE - 1) / PAGE * PAGE; }
 
@@ -87,7 +89,7 @@ status cudaMalloc(void **pointer, size_t size) {
     *pointer = NULL;
     if (!size) return OK;
     size_t taken = whole_pages(size);
-    if (taken > stand_in_total_bytes - used_bytes) return stand_in_fail(OUT_OF_MEMORY);
+    if (taken > capacity - used_bytes) return stand_in_fail(OUT_OF_MEMORY);
     used_bytes += taken;
     lowest -= taken;
     remember(lowest, size);
@@ -107,7 +109,7 @@ status cudaFree(void *pointer) {
 }
 
 status cudaMemGetInfo(size_t *unused, size_t *total) {
-    *unused = stand_in_total_bytes - used_bytes;
+    *unused = used_bytes < stand_in_total_bytes ? stand_in_total_bytes - used_bytes : 0;
     *total = stand_in_total_bytes;
     return OK;
 }
@@ -133,7 +135,7 @@ SUCCEEDS(cuMemAddressFree)
 status cuMemCreate(unsigned long long *handle, size_t size, const void *properties, unsigned long long flags) {
     (void)properties, (void)flags;
     if (!size || size % PAGE) return INVALID_VALUE;
-    if (size > stand_in_total_bytes - used_bytes) return OUT_OF_MEMORY;
+    if (size > capacity - used_bytes) return OUT_OF_MEMORY;
     used_bytes += size;
     *handle = size;
     return OK;

@@ -3,7 +3,10 @@
  * Preloaded under the name libcuda.so.1 into a process that imports a CUDA build of PyTorch, it lets PyTorch's own
  * caching allocator run on a machine without a GPU. Memory is only counted; addresses are never touched.
  *
- *   - The device has STAND_IN_DEVICE_BYTES bytes (environment), all free at the start.
+ *   - The device has STAND_IN_DEVICE_BYTES bytes (environment), all free at the start. It says so, but gives out
+ *     STAND_IN_CAPACITY_BYTES where that is set, so that a program can be watched that would not fit.
+ *   - It has the name, the compute capability and the number of processors that STAND_IN_DEVICE_NAME,
+ *     STAND_IN_DEVICE_CAPABILITY (90 is 9.0) and STAND_IN_DEVICE_PROCESSORS say, or those of an H200.
  *   - cudaMalloc rounds up to 2 MiB, as the driver does on an NVIDIA H200; each allocation lies directly below the
  *     one before it, but each reserved range of addresses above, as on that GPU. Addresses are not used again.
  *   - cudaFree of an address that was not allocated is an error, as it is on a GPU.

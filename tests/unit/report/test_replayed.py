@@ -99,7 +99,7 @@ def test_the_origin_names_gpu_torch_day_and_settings() -> None:
 
 @pytest.mark.parametrize("time_us", [0, 5_000_000, (1 << 63) - 1])
 def test_times_that_are_no_calendar_name_no_day(time_us: int) -> None:
-    assert origin_sentence("f", trace(time_us=time_us)).endswith("torch not named.")
+    assert origin_sentence("f", trace(time_us=time_us)).endswith("an unnamed torch.")
 
 
 def test_a_failure_names_the_operation_and_its_size() -> None:
