@@ -116,9 +116,16 @@ def runner_for(subject: Subject, stored: Conditions | None, say: Say) -> tuple[R
         subject.conditions,
         trace=str(path.absolute()),
         trace_sha256=digest(recorded),
-        notes=(ESTIMATED_NOTE, *recorded.recording.notes),
+        notes=(ESTIMATED_NOTE, *_assumed_card(subject.request), *recorded.recording.notes),
     )
     return _replayed(subject, recorded, conditions)
+
+
+def _assumed_card(request: Request) -> tuple[str, ...]:
+    if request.gpu is not None:
+        return ()
+    size = format_bytes(DEFAULT.total_bytes)
+    return (f"No --gpu was named, so this is for a GPU of {size}; name yours, or its size.",)
 
 
 def digest(trace: Trace) -> str:
@@ -175,8 +182,8 @@ def _script_subject(request: Request) -> Subject:
         )
     environment = facts.environment
     if not facts.usable:
-        total = (request.gpu or DEFAULT).total_bytes
-        environment = replace(environment, device_total_bytes=total)
+        card = request.gpu or DEFAULT
+        environment = replace(environment, gpu=card.name, device_total_bytes=card.total_bytes)
     conditions = Conditions(
         obtained=Obtained.MEASURED if facts.usable else Obtained.ESTIMATED,
         script=str(request.script.absolute()),
