@@ -8,11 +8,13 @@ from typing import Any
 
 from autotune.measurement import Measurement
 from autotune.report.noise import Change, change
-from autotune.report.stored import Role, Row
+from autotune.report.stored import Row, confirmation, searched
 from autotune.units import format_bytes, format_percent
 
 LEAST_ROUNDS = 3
 """Fewer say too little to overthrow a recommendation."""
+MARGIN = 0.01
+"""Peak reserved, as a share of the defaults', that makes no difference."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,25 +37,56 @@ class Confirmed:
     seconds: Change | None
     """Of the median step; None also where steps were not timed."""
 
-    @property
-    def refuted(self) -> bool:
-        """Whether three rounds or more found that it fails, or saves nothing beyond noise."""
-        if self.rounds < LEAST_ROUNDS or self.reference_failures:
-            return self.rounds >= LEAST_ROUNDS and self.failures > 0
-        saves = self.memory is not None and self.memory.high < 1
-        return self.failures > 0 or not saves
-
     def to_json(self) -> dict[str, Any]:
         """The fields, for `--json`."""
         return asdict(self)
 
 
+def confirmed_pick(rows: Sequence[Row], chosen: Row | None, baseline: Row | None) -> Row | None:
+    """The recommendation after a confirmation: of the finalists, the one that it shows to be best.
+
+    A search picks what looked best in one run of a certain length, so part of its gain is luck, or holds for
+    that length only. Once the chosen row has run in three rounds or more, those runs decide: among the
+    finalists that never failed, that save memory beyond noise and are not slower beyond noise (the chosen one
+    may be: its price was weighed), the smallest peak reserved; within 1 % of the defaults' the chosen one,
+    then the earliest. If none is left, the defaults.
+
+    Args:
+        rows: the study's rows.
+        chosen: the search's own pick.
+        baseline: the defaults' row.
+    """
+    found = {one.settings: one for one in confirmations(rows) if one.rounds >= LEAST_ROUNDS}
+    if chosen is None or chosen.settings not in found:
+        return chosen
+    finalists = [row for row in searched(rows) if row.completed and row.settings in found]
+    good = [row for row in finalists if _holds(found[row.settings], may_be_slower=row is chosen)]
+    if not good:
+        return baseline if baseline is not None and baseline.completed else chosen
+    least = min(_memory(found[row.settings]) for row in good)
+    near = [row for row in good if _memory(found[row.settings]) <= least + MARGIN]
+    return next((row for row in near if row.number == chosen.number), near[0])
+
+
+def _holds(one: Confirmed, *, may_be_slower: bool) -> bool:
+    if one.failures:
+        return False
+    if one.reference_failures:
+        return True  # It runs where the defaults do not.
+    saves = one.memory is not None and one.memory.high < 1
+    slower = one.seconds is not None and one.seconds.low > 1
+    return saves and (may_be_slower or not slower)
+
+
+def _memory(one: Confirmed) -> float:
+    return one.memory.ratio if one.memory is not None else 1.0
+
+
 def confirmations(rows: Sequence[Row]) -> list[Confirmed]:
     """One entry for each finalist other than the defaults, in the order of their first runs."""
     runs: dict[str, list[Measurement]] = {}
-    for row in rows:
-        if row.role is Role.CONFIRM:
-            runs.setdefault(row.settings, []).append(row.measurement)
+    for row in confirmation(rows):
+        runs.setdefault(row.settings, []).append(row.measurement)
     references = runs.pop("", [])
     return [compared(settings, references, found) for settings, found in runs.items()]
 

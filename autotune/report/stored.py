@@ -153,6 +153,14 @@ def searched(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
+def confirmation(rows: Sequence[Row]) -> list[Row]:
+    """The latest confirmation. One after which the search went on counts no longer: its runs and newer ones
+    were not made in turn.
+    """
+    last = max((row.number for row in rows if row.role is not Role.CONFIRM), default=-1)
+    return [row for row in rows if row.number > last]
+
+
 def read_same_as(study: Study) -> dict[str, int]:
     """Settings that were not run → number of the trial that they behave like."""
     found = json.loads(study.user_attrs.get(SAME_AS, "{}"))

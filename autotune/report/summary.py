@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.errors import UsageError
 from autotune.measurement import Measurement, Obtained
 from autotune.metrics import Metric, metric_values, objectives
-from autotune.report.confirmed import confirmations
+from autotune.report.confirmed import confirmations, confirmed_pick
 from autotune.report.doubts import retried_steps, rises_at_the_end
 from autotune.report.noise import median_interval, percentile_95, spread
 from autotune.report.pareto import front
@@ -38,7 +38,7 @@ class Summary:
     baseline: Row | None
     """The defaults' row: the first one that completed, else the last one; None before the first trial."""
     recommended: Row | None
-    """The balanced pick, of what no confirmation refuted; None while nothing has completed."""
+    """The balanced pick, or what a confirmation shows to be better; None while nothing has completed."""
     front: tuple[Row, ...]
     """Completed rows that no other row dominates, equal ones included."""
     same_as: Mapping[str, int] = field(default_factory=dict)
@@ -120,10 +120,10 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
     """The summary of rows that were read already."""
     tried = searched(rows)
     repeated = [row.measurement.median_step_seconds for row in rows if row.role is Role.DEFAULT]
-    refuted = {found.settings for found in confirmations(rows) if found.refuted}
     noise = spread([seconds for seconds in repeated if seconds])
     defaults = [row for row in tried if row.role is Role.DEFAULT]
     baseline = defaults[-1] if defaults else None
+    chosen = balanced_pick(tried, baseline, recorded_seconds=conditions.recorded_seconds, noise=noise)
     points = {row.number: found for row in tried if (found := point(row)) is not None}
     members = set(front(points))
     return Summary(
@@ -131,12 +131,7 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
         conditions=conditions,
         rows=tuple(rows),
         baseline=baseline,
-        recommended=balanced_pick(
-            [row for row in tried if row.settings not in refuted],
-            baseline,
-            recorded_seconds=conditions.recorded_seconds,
-            noise=noise,
-        ),
+        recommended=confirmed_pick(rows, chosen, baseline),
         front=tuple(row for row in tried if row.number in members),
     )
 

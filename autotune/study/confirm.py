@@ -10,7 +10,7 @@ from datetime import datetime
 
 import optuna
 
-from autotune.report.stored import Role, Row, read_rows
+from autotune.report.stored import Role, Row, confirmation, read_rows
 from autotune.report.summary import Summary, summarise
 from autotune.settings import AllocatorSettings
 from autotune.study.book import enter, shown
@@ -38,8 +38,8 @@ def missing_runs(
 ) -> Iterator[AllocatorSettings]:
     """The runs that are still to be made, in their order; a round that was cut short is completed first."""
     done = {str(one): 0 for one in settings}
-    for row in rows:
-        if row.role is Role.CONFIRM and row.settings in done:
+    for row in confirmation(rows):
+        if row.settings in done:
             done[row.settings] += 1
     for number in range(rounds):
         yield from (one for one in settings if done[str(one)] <= number)

@@ -167,7 +167,7 @@ def measured(gpu: dict[str, str], *words: str, script: str = "allocates_on_gpu.p
 
 @pytest.mark.native
 def test_a_script_is_recorded_once_and_screened_before_it_is_measured(gpu: dict[str, str]) -> None:
-    words = ("--warmup", "2", "--steps", "5", "--trials")
+    words = ("--warmup", "2", "--steps", "5", "--no-confirm", "--trials")
     status, out, err = measured(gpu, *words, "12", "--", "20", "100")
     assert status == 0, err
     assert "Recording the script's allocations, once" in err
@@ -199,9 +199,10 @@ def test_a_script_that_cannot_be_recorded_is_tuned_without_a_screening(gpu: dict
         "    mark.touch()\n"
         "    sys.exit('not the first time')\n" + (SCRIPTS / "allocates_on_gpu.py").read_text()
     )
-    words = ("--warmup", "1", "--steps", "2", "--trials", "9", "--", "6", "100")
+    words = ("--warmup", "1", "--steps", "2", "--trials", "9", "--no-confirm", "--", "6", "100")
     status, out, err = measured(gpu, *words, script=str(Path("once.py").absolute()))
     assert status == 0, err
     assert "No screening, as the script could not be recorded: " in err
     assert "Traceback" not in err
-    assert len(json.loads(out)["trials"]) == 9
+    roles = [trial["role"] for trial in json.loads(out)["trials"]]
+    assert (len(roles), roles.count("default")) == (11, 3)

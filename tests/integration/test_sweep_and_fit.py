@@ -56,12 +56,12 @@ def test_bad_usage_is_one_sentence(tmp_path: Path, words: tuple[str, ...]) -> No
 
 def test_the_largest_batch_without_a_gpu_is_an_estimate(tmp_path: Path) -> None:
     words = ("fit", "--script", str(SCRIPT), "--arg=--batch-size {}", "--range", "1:4", "--steps", "2")
-    done = autotune(tmp_path, *words, "--warmup", "1", "--gpu", "16MiB", "--json", "--", "--smoke")
+    done = autotune(tmp_path, *words, "--warmup", "1", "--gpu", "100MiB", "--json", "--", "--smoke")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["obtained"] == "estimated"
     assert [result["settings"] for result in found["results"]] == ["expandable_segments:True", ""]
     for result in found["results"]:
         assert 1 <= result["largest"] <= 4
-        assert result["peak_reserved_bytes"] <= 16 << 20
+        assert result["peak_reserved_bytes"] <= 100 << 20
         assert result["step_seconds"] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 
 from autotune.measurement import Measurement, Obtained, Outcome
 from autotune.report.confirmed import confirmations, sentence
-from autotune.report.stored import Conditions, read_rows, searched
+from autotune.report.stored import Conditions, Role, read_rows, searched
 from autotune.report.summary import document, summarise
+from autotune.settings import AllocatorSettings
 from autotune.study.book import open_study
-from autotune.study.candidates import first_candidates
+from autotune.study.candidates import candidate, first_candidates
 from autotune.study.confirm import MORE_STEPS, confirm
 from autotune.study.loop import Plan, run_trials
 from autotune.study.space import SearchSpace
@@ -133,11 +135,46 @@ def test_a_finalist_that_fails_is_said(study: optuna.Study) -> None:
     assert "2 of its runs did not complete" in sentence(found)
 
 
-@pytest.mark.parametrize("found", [timed(10, 1.0), timed(6, 1.0, Outcome.OUT_OF_MEMORY)])
-def test_a_recommendation_that_three_rounds_refute_is_none(study: optuna.Study, found: Measurement) -> None:
+TUNED = "expandable_segments:True,roundup_power2_divisions:8"
+
+
+def recommended_after(study: optuna.Study, confirmed: dict[str, Measurement], rounds: int = 3) -> str:
+    """What is recommended once the finalists of a search that liked TUNED best are confirmed."""
+    searched_for = {"": timed(10, 1.0), EXPANDABLE: timed(6, 1.0), TUNED: timed(5, 1.0)}
+    first = [candidate(SPACE, Role.SAMPLED, AllocatorSettings.parse(text)) for text in searched_for]
+    roles = (Role.DEFAULT, Role.EXPANDABLE, Role.SAMPLED)
+    first = [replace(one, role=role) for one, role in zip(first, roles, strict=True)]
+    run_trials(study, Runner(searched_for), Plan(space=SPACE, first=first, trials=3, seed=0))
+    assert summarise(study).recommended.settings == TUNED  # type: ignore[union-attr]
+    confirm(study, Runner({**searched_for, **confirmed}), SPACE, rounds=rounds)
+    found = summarise(study).recommended
+    assert found is not None
+    return found.settings
+
+
+def test_what_is_confirmed_stays_recommended(study: optuna.Study) -> None:
+    assert recommended_after(study, {TUNED: timed(5.5, 1.0)}) == TUNED
+
+
+@pytest.mark.parametrize("tuned", [timed(7, 1.0), timed(10, 1.0), timed(5, 1.0, Outcome.OUT_OF_MEMORY)])
+def test_a_finalist_that_turns_out_better_takes_its_place(study: optuna.Study, tuned: Measurement) -> None:
+    assert recommended_after(study, {TUNED: tuned}) == EXPANDABLE
+
+
+def test_if_nothing_holds_the_defaults_are_recommended(study: optuna.Study) -> None:
+    assert recommended_after(study, {TUNED: timed(10, 1.0), EXPANDABLE: timed(10, 1.0)}) == ""
+    study_again = summarise(study)
+    assert study_again.baseline is study_again.recommended
+
+
+def test_two_rounds_overthrow_nothing(study: optuna.Study) -> None:
+    assert recommended_after(study, {TUNED: timed(10, 1.0)}, rounds=2) == TUNED
+
+
+def test_after_a_longer_search_everything_is_confirmed_anew(study: optuna.Study) -> None:
     run_trials(study, Runner({"": timed(10, 1.0), EXPANDABLE: timed(6, 1.0)}), plan(2))
-    assert document(summarise(study))["recommended"] == 1
-    confirm(study, Runner({"": timed(10, 1.0), EXPANDABLE: found}), SPACE, rounds=2)
-    assert document(summarise(study))["recommended"] == 1
-    confirm(study, Runner({"": timed(10, 1.0), EXPANDABLE: found}), SPACE, rounds=3)
-    assert document(summarise(study))["recommended"] == 0
+    confirm(study, Runner(), SPACE, rounds=1)
+    run_trials(study, Runner({"max_split_size_mb:128": timed(20, 1.0)}), plan(3))
+    assert confirmations(read_rows(study)) == []
+    confirm(study, again := Runner(), SPACE, rounds=1)
+    assert again.asked == ["", EXPANDABLE]

@@ -265,7 +265,6 @@ def test_a_study_that_is_held_cannot_be_held_again(tmp_path: Path) -> None:
     [
         "update trial_user_attributes set value_json = '{'",
         "update trials set state = 'NONSENSE'",
-        "drop table trials",
     ],
 )
 def test_damage_inside_a_database_is_one_sentence(tmp_path: Path, damage: str) -> None:
