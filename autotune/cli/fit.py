@@ -156,8 +156,9 @@ def _print(
     from autotune.units import format_bytes, format_seconds
 
     timed = obtained is Obtained.MEASURED
-    total = environment.device_total_bytes
-    where = f"{environment.gpu or 'a GPU'}, {format_bytes(total)}" if total else environment.gpu or "a GPU"
+    where = environment.gpu or "a GPU"
+    if environment.device_total_bytes and "GPU of" not in where:
+        where += f", {format_bytes(environment.device_total_bytes)}"
     limit = f", memory limit {options.memory_limit}" if "memory_limit" in options else ""
     print(f"{str(obtained).capitalize()}: largest value of {options.arg} on {where}{limit}.")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))

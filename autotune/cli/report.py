@@ -8,12 +8,16 @@ import sys
 from pathlib import Path
 
 from autotune.cli.options import add_study_arguments, open_chosen_study
+from autotune.cli.pictures import check_picture, write_picture
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_study_arguments(parser)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that needs no network")
+    parser.add_argument(
+        "--png", type=Path, metavar="FILE", help="draw memory and time of all trials (extra: image)"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="leave out what matters, for which the trace is replayed"
     )
@@ -30,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
     from autotune.study.evidence import matters_of
     from autotune.study.storage import database_errors, without_password
 
+    check_picture(options.png)
     study = open_chosen_study(options)
     with database_errors(without_password(options.storage)):
         summary = summarise(study)
@@ -42,6 +47,11 @@ def run(options: argparse.Namespace) -> int:
         except OSError as error:
             raise UsageError(f"{options.html} cannot be written: {error.strerror}.") from error
         print(f"autotune: wrote {options.html}", file=sys.stderr)
+    if options.png is not None:
+        from autotune.report.figures import pair_figure
+
+        write_picture(pair_figure(summary, 0, 2), options.png)
+        print(f"autotune: wrote {options.png}", file=sys.stderr)
     if options.json:
         print(json.dumps(document(summary, matters), indent=2))
     else:

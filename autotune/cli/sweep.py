@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.cli.options import add_subject_arguments, request_of
+from autotune.cli.pictures import check_picture, write_picture
 
 if TYPE_CHECKING:
     from autotune.report.swept import Swept
@@ -32,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
 
     from autotune.report.swept import document, print_swept
 
-    _check_picture(options.png)
+    check_picture(options.png)
     swept = _sweep(options)
     if options.json:
         print(json.dumps(document(swept), indent=2))
@@ -86,33 +87,19 @@ def _values(text: str) -> tuple[str, ...]:
     return tuple(value.strip() for value in re.split(r",(?![^\[]*\])", text) if value.strip())
 
 
-def _check_picture(path: Path | None) -> None:
-    """Find out before the work whether a picture can be made at all."""
-    import importlib.util
-
-    from autotune.errors import UsageError
-
-    if path is not None and importlib.util.find_spec("kaleido") is None:
-        raise UsageError(
-            "--png needs one more package; install it with: pip install 'autotune[image]', or use --html."
-        )
-
-
 def _write_figures(swept: Swept, options: argparse.Namespace) -> None:
-    from autotune.errors import UsageError, WorkFailedError
+    from autotune.errors import UsageError
     from autotune.report.swept import figure
 
-    try:
-        if options.html is not None:
+    if options.html is not None:
+        try:
             figure(swept).write_html(options.html, include_plotlyjs=True)
-            _say(f"wrote {options.html}")
-        if options.png is not None:
-            figure(swept).write_image(options.png)
-            _say(f"wrote {options.png}")
-    except OSError as error:
-        raise UsageError(f"The figure cannot be written: {error.strerror or error}.") from error
-    except (RuntimeError, ValueError) as error:  # kaleido draws with a browser that may be missing
-        raise WorkFailedError(f"The picture cannot be drawn ({error}); use --html.") from error
+        except OSError as error:
+            raise UsageError(f"{options.html} cannot be written: {error.strerror}.") from error
+        _say(f"wrote {options.html}")
+    if options.png is not None:
+        write_picture(figure(swept), options.png)
+        _say(f"wrote {options.png}")
 
 
 def _say(sentence: str) -> None:

@@ -24,6 +24,10 @@ _GROUPS = (
 """Legend entry, colour and mark; later ones are drawn over earlier ones."""
 
 
+WIDE = 4
+"""A range of memory this many times its smallest value is shown on a logarithmic axis."""
+
+
 def space_figure(summary: Summary) -> Figure:
     """All three objectives at once."""
     from plotly.graph_objects import Figure, Scatter3d
@@ -69,6 +73,10 @@ def pair_figure(summary: Summary, first: int, second: int) -> Figure:
         height=420,
         title=_title(summary),
     )
+    reserved = _scaled(summary, summary.rows, 0)
+    if first == 0 and reserved and max(reserved) > WIDE * min(reserved):
+        # Else one bad setting pushes everything of interest into a corner.
+        figure.update_xaxes(type="log", dtick="D2")
     return figure
 
 

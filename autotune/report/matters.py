@@ -17,7 +17,7 @@ from autotune.allocator.behaviour import behaviour
 from autotune.allocator.conditions import Conditions
 from autotune.errors import SettingsError
 from autotune.measurement import Outcome
-from autotune.settings import OPTIONS, AllocatorSettings
+from autotune.settings import OPTIONS, AllocatorSettings, TorchVersion
 from autotune.trace import Trace
 from autotune.units import MIB
 
@@ -27,8 +27,11 @@ TRIED: Mapping[str, Sequence[Any]] = {
     "garbage_collection_threshold": (0.5, 0.6, 0.7, 0.8, 0.9),
     "roundup_power2_divisions": (2, 4, 8, 16),
     "large_segment_size_mb": (12, 32, 64, 128, 256, 512),
+    "max_non_split_rounding_mb": (64, 256, 1024),
 }
 """Values that stand for an option when it is changed alone."""
+NEEDS = {"max_non_split_rounding_mb": "max_split_size_mb"}
+"""Options that act only beside another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +67,13 @@ class Matters:
     default_reserved_bytes: int
     tuned_reserved_bytes: int
     live_bytes: int
-    """Peak allocated under the recommended settings: below it no setting can go."""
+    """Peak of the bytes requested, before any rounding: below it no setting can go."""
     options: tuple[OptionEffect, ...]
     left_out: tuple[LeftOut, ...]
     at_peak: Explanation
     """Where the bytes are under the recommended settings."""
     num_operations: int
+    torch_version: TorchVersion
 
     def to_json(self) -> dict[str, Any]:
         """The JSON document."""
@@ -119,7 +123,7 @@ def what_matters(trace: Trace, recommended: AllocatorSettings, conditions: Condi
     return Matters(
         default_reserved_bytes=results[defaults].peak_reserved_bytes,
         tuned_reserved_bytes=tuned.peak_reserved_bytes,
-        live_bytes=tuned.peak_allocated_bytes,
+        live_bytes=tuned.peak_requested_bytes,
         options=tuple(
             _effect(option, bases, varied, results, trace, conditions)
             for option in TRIED
@@ -134,6 +138,7 @@ def what_matters(trace: Trace, recommended: AllocatorSettings, conditions: Condi
             torch_version=conditions.torch_version,
         ),
         num_operations=trace.num_operations,
+        torch_version=conditions.torch_version,
     )
 
 
@@ -160,17 +165,23 @@ def _effect(
     return OptionEffect(
         option=option,
         changes_something=changes,
-        reason=None if changes else _reason(option, trace, conditions),
+        reason=None if changes else _reason(option, trace, conditions, beside=_beside(option, bases)),
         least_reserved_bytes=min(reserved, default=None),
     )
 
 
-def _reason(option: str, trace: Trace, conditions: Conditions) -> str | None:
+def _beside(option: str, bases: Sequence[AllocatorSettings]) -> bool:
+    return any(getattr(base, NEEDS[option]) is not None for base in bases) if option in NEEDS else True
+
+
+def _reason(option: str, trace: Trace, conditions: Conditions, *, beside: bool) -> str | None:
     """What in the trace or the conditions keeps the option from acting."""
     sizes = trace.size[trace.is_alloc]
     largest = int(sizes.max()) if len(sizes) else 0
     if option == "garbage_collection_threshold" and conditions.memory_limit is None:
         return "it acts only under a memory limit, and there is none"
+    if option in NEEDS and not beside:
+        return f"it acts only beside {NEEDS[option]}, which is not recommended here"
     if option == "max_split_size_mb" and largest <= 20 * MIB:
         return "no request reaches 20 MB, the smallest size that it takes"
     if option == "large_segment_size_mb" and not ((sizes > MIB) & (sizes < 10 * MIB)).any():

@@ -35,8 +35,8 @@ def _causes(matters: Matters) -> Iterator[str]:
     least = WORTH_SAYING * found.peak_reserved_bytes
     if found.total("rounding_bytes") > least:
         yield (
-            f"Rounding takes {format_bytes(found.total('rounding_bytes'))} at the peak; fewer divisions "
-            "round more, none round least."
+            f"Rounding, and rests too small to split off, take "
+            f"{format_bytes(found.total('rounding_bytes'))} at the peak."
         )
     if found.total("split_remainder_bytes") > least:
         yield _pinned(found, matters.num_operations)
@@ -47,10 +47,7 @@ def _causes(matters: Matters) -> Iterator[str]:
             "such memory back, at the price of allocating it again."
         )
     if found.total("page_rounding_bytes") > least:
-        yield (
-            f"{format_bytes(found.total('page_rounding_bytes'))} lie in pages that are partly in use; "
-            "smaller pages (large_segment_size_mb) lose less."
-        )
+        yield (f"{format_bytes(found.total('page_rounding_bytes'))} lie in pages that are partly in use.")
     streams = {share.stream for share in found.shares if share.reserved_bytes > least}
     if len(streams) > 1:
         yield f"{len(streams)} streams each keep memory of their own; blocks freed on one serve no other."

@@ -7,6 +7,7 @@ wrong becomes one sentence, and no sentence shows a password.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import sqlite3
@@ -106,7 +107,15 @@ def _open_sqlite(path: Path, *, read_only: bool) -> RDBStorage:
     if not read_only:
         sqlalchemy.event.listen(storage.engine, "connect", _write_ahead)
         storage.engine.dispose()
+        atexit.register(_close, storage)
     return storage
+
+
+def _close(storage: RDBStorage) -> None:
+    """The last connection that closes puts the write-ahead log into the database, and removes it."""
+    with contextlib.suppress(Exception):  # at exit, nobody can do anything about it
+        storage.remove_session()
+        storage.engine.dispose()
 
 
 def _write_ahead(connection: Any, _record: Any) -> None:

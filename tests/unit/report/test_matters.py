@@ -34,8 +34,18 @@ def test_the_gap_is_between_the_tuned_and_the_live_peak() -> None:
     trace = load(DATA / "gan.npz")
     result = replay(trace, AllocatorSettings.parse(TUNED), torch_version=(2, 14))
     assert gan().tuned_reserved_bytes == result.peak_reserved_bytes
-    assert gan().live_bytes == result.peak_allocated_bytes
+    assert gan().live_bytes == result.peak_requested_bytes
     assert sum(share.reserved_bytes for share in gan().at_peak.shares) == result.peak_reserved_bytes
+
+
+def test_no_setting_goes_below_the_live_peak() -> None:
+    trace = load(DATA / "gnn.npz")
+    rounded = AllocatorSettings.parse("roundup_power2_divisions:2")
+    found = what_matters(trace, rounded, Conditions.of(trace, None, None, (2, 14)))
+    assert found is not None
+    for text in ("", "expandable_segments:True", "expandable_segments:True,large_segment_size_mb:12"):
+        result = replay(trace, AllocatorSettings.parse(text), torch_version=(2, 14))
+        assert result.peak_reserved_bytes >= found.live_bytes
 
 
 def test_leaving_one_option_out_is_replayed() -> None:
