@@ -37,6 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what to tune", argument_default=argparse.SUPPRESS)
     group.add_argument("--script", type=Path, metavar="FILE", help="a training or serving script, unchanged")
     group.add_argument("--trace", type=Path, metavar="FILE", help="a recorded trace: no script, no GPU")
+    group.add_argument("--partial", action="store_true", help="accept a trace that begins in the middle")
+    group.add_argument(
+        "--snapshot-device",
+        type=int,
+        metavar="N",
+        help="GPU of a snapshot of several (default: the busiest)",
+    )
     group.add_argument("args", nargs="*", metavar="-- ARGS", help="the script's own arguments")
     group.add_argument("--python", metavar="PATH", help="interpreter that runs the script")
     group.add_argument("--devices", metavar="N", help="index of the GPU (default 0)")

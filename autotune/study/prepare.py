@@ -137,7 +137,7 @@ def digest(trace: Trace) -> str:
 
 
 def _trace_subject(request: Request, path: Path) -> Subject:
-    trace = traces.load(path)
+    trace = traces.load(path, device=request.snapshot_device, partial=request.partial)
     if not trace.num_operations:
         raise UsageError(f"{path} holds no allocations, so there is nothing to replay.")
     recording = trace.recording

@@ -56,6 +56,10 @@ class Request:
     """Settings to try in any case."""
     torch_version: TorchVersion | None = None
     """Whose rules a replayed trace follows; None = the recording's."""
+    partial: bool = False
+    """Whether a trace that begins in the middle of a program is good enough."""
+    snapshot_device: int | None = None
+    """Which GPU of a snapshot of several; None = the busiest."""
     seed: int | None = 0
     engine: str = DEFAULT_ENGINE
     """Which allocator engine screens by replay; `off` = none."""

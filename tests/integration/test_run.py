@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import pickle
 import random
 import resource
 import signal
@@ -389,3 +391,16 @@ def test_a_script_that_cannot_be_recorded_is_work_that_failed(
     assert (status, out) == (1, "")
     assert "could not be recorded" in err.splitlines()[-1]
     assert "Traceback" not in err
+
+
+def test_a_snapshot_cut_at_its_beginning_is_refused_until_told_that_it_will_do(autotune: Autotune) -> None:
+    snapshot = pickle.loads(gzip.decompress((TESTS / "data" / "expandable.pickle.gz").read_bytes()))
+    snapshot["device_traces"][0] = snapshot["device_traces"][0][300:]
+    Path("cut.pickle").write_bytes(pickle.dumps(snapshot))
+    words = ("run", "--trace", "cut.pickle", "--trials", "3", *PLAIN)
+    assert "--partial" in refused(autotune(*words))
+    status, out, _ = autotune(*words, "--partial", "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert len(found["trials"]) == 3
+    assert found["matters"] is not None
