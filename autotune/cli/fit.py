@@ -53,8 +53,9 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("fit runs a script; name one with --script.")
     subject = look_at(request)
     settings = _settings(options, request, subject.torch_version)
-    with attempts(subject, options.arg, _say) as (attempt, obtained, environment):
-        answers = largest_of_each(_told(attempt), settings, values)
+    with attempts(subject, options.arg, _say) as ways:
+        answers = largest_of_each(_told(ways.attempt), settings, values, ways.predict)
+    obtained, environment = ways.obtained, ways.environment
     if options.json:
         print(json.dumps(_document(options, answers, obtained, environment), indent=2))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from autotune import trace as traces
 from autotune.measurement import Environment, Measurement, Obtained, Outcome
@@ -16,9 +16,21 @@ from autotune.trial.replay_runner import ReplayRunner
 from autotune.trial.worker_runner import WorkerRunner
 
 
+@dataclass(frozen=True, kw_only=True)
+class Attempts:
+    """Ways to try a value."""
+
+    attempt: Attempt
+    """What counts: a real run, or without a GPU an estimate."""
+    predict: Attempt | None
+    """Replays of one recorded run a value, whatever the settings; None where `attempt` is that already."""
+    obtained: Obtained
+    environment: Environment
+
+
 @contextlib.contextmanager
-def attempts(subject: Subject, argument: str, say: Say) -> Iterator[tuple[Attempt, Obtained, Environment]]:
-    """What runs the script with a value, how its numbers come about, and on what.
+def attempts(subject: Subject, argument: str, say: Say) -> Iterator[Attempts]:
+    """What runs the script with a value.
 
     Args:
         subject: a script that was looked at.
@@ -26,8 +38,9 @@ def attempts(subject: Subject, argument: str, say: Say) -> Iterator[tuple[Attemp
         say: told what a person waits for.
     """
     assert subject.job is not None and subject.facts is not None
+    environment, replayed = subject.conditions.environment, _replays(subject, argument, say)
     if not subject.facts.usable:
-        yield _estimates(subject, argument, say), Obtained.ESTIMATED, subject.conditions.environment
+        yield Attempts(attempt=replayed, predict=None, obtained=Obtained.ESTIMATED, environment=environment)
         return
     runner = WorkerRunner(subject.job, subject.facts, say)
     count = iter(range(1_000_000))
@@ -38,29 +51,33 @@ def attempts(subject: Subject, argument: str, say: Say) -> Iterator[tuple[Attemp
         return runner.measure(settings, number=next(count), arguments=arguments)
 
     with contextlib.closing(runner):
-        yield attempt, Obtained.MEASURED, subject.conditions.environment
+        yield Attempts(attempt=attempt, predict=replayed, obtained=Obtained.MEASURED, environment=environment)
 
 
-def _estimates(subject: Subject, argument: str, say: Say) -> Attempt:
+def _replays(subject: Subject, argument: str, say: Say) -> Attempt:
     """Records the script once a value; every settings' answer is then a replay within the GPU's memory."""
     recorded: dict[int, ReplayRunner | Measurement] = {}
 
     def runner(value: int) -> ReplayRunner | Measurement:
         assert subject.job is not None and subject.facts is not None
-        say(f"Recording with {' '.join(with_value(argument, value))}.")
-        words = (*subject.job.arguments, *with_value(argument, value))
-        job = replace(subject.job, arguments=words, memory_limit_bytes=None)
-        file = subject.request.folder / f"value-{value}.npz"
-        total = subject.conditions.environment.device_total_bytes
-        request = subject.request
-        found = record(job, subject.facts, file, card=request.gpu, selected=request.selected, say=say)
+        request, words = subject.request, with_value(argument, value)
+        say(f"Recording with {' '.join(words)}.")
+        job = replace(subject.job, arguments=(*subject.job.arguments, *words), memory_limit_bytes=None)
+        file = request.folder / f"value-{value}.npz"
+        # On a GPU with the settings that fit most.
+        settings = (
+            AllocatorSettings(expandable_segments=True) if subject.facts.usable else AllocatorSettings()
+        )
+        found = record(
+            job, subject.facts, file, settings=settings, card=request.gpu, selected=request.selected, say=say
+        )
         if found.outcome is not Outcome.COMPLETED:
             return found
         return ReplayRunner(
             traces.load(file),
             torch_version=subject.torch_version,
             memory_limit=request.memory_limit,
-            device_total=total,
+            device_total=subject.conditions.environment.device_total_bytes,
             warmup_steps=request.warmup,
         )
 

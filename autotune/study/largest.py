@@ -1,13 +1,13 @@
 """The largest value of a script's argument that runs, for each of several settings, by bisection.
 
 Bisection takes it that what runs with a value runs with every smaller one. It asks in an order that saves
-runs: where one settings' answer lies, the next one's is looked for first. A guess only changes the order; a
-value counts as running only if it ran, and as too large only if it ran out of memory.
+runs: first where a replay, or another settings' answer, says that the answer lies. A guess only changes the
+order; a value counts as running only if it ran, and as too large only if it ran out of memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -124,20 +124,27 @@ def _order(values: range, guess: int | None) -> Iterator[int]:
     at = values.index(guess)
     yield at
     for step in (1, 4, 16):
-        yield min(at + step, len(values) - 1)
-        yield max(at - step, 0)
+        yield at + step
+        yield at - step
 
 
 def largest_of_each(
-    attempt: Attempt,
-    settings: list[AllocatorSettings],
-    values: range,
-    on_finish: Callable[[Largest], None] = lambda answer: None,
+    attempt: Attempt, settings: Sequence[AllocatorSettings], values: range, predict: Attempt | None = None
 ) -> list[Largest]:
-    """The answer for each of the settings; the one before is the next one's guess."""
+    """The answer for each of the settings.
+
+    Args:
+        attempt: runs the script.
+        settings: under which.
+        values: ascending.
+        predict: tells beforehand, with fewer runs, what will probably run; where it is right, two runs of
+            each settings prove it: the value runs, the next one does not. Without it the answer before is
+            the guess.
+    """
     answers: list[Largest] = []
     for one in settings:
         guess = answers[-1].value if answers else None
+        if predict is not None:
+            guess = largest(predict, one, values, guess).value
         answers.append(largest(attempt, one, values, guess))
-        on_finish(answers[-1])
     return answers

@@ -206,3 +206,18 @@ def test_a_script_that_cannot_be_recorded_is_tuned_without_a_screening(gpu: dict
     assert "Traceback" not in err
     roles = [trial["role"] for trial in json.loads(out)["trials"]]
     assert (len(roles), roles.count("default")) == (11, 3)
+
+
+@pytest.mark.native
+def test_the_largest_batch_on_a_gpu_is_predicted_then_proved_by_runs(gpu: dict[str, str]) -> None:
+    words = ("--script", str(SCRIPTS / "batch_on_gpu.py"), "--arg={}", "--range", "1:200", "--json")
+    command = [sys.executable, "-c", DRIVER, "fit", *words, "--warmup", "1", "--steps", "5"]
+    done = subprocess.run(command, env=gpu, text=True, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["obtained"] == "measured"
+    for result in found["results"]:
+        assert 1 < result["largest"] < 200
+        assert result["peak_reserved_bytes"] <= DEVICE_BYTES
+        assert result["runs"] <= 4
+        assert result["values_per_second"] > 0

@@ -55,6 +55,15 @@ def test_each_answer_is_the_next_ones_guess() -> None:
     assert [answer.value for answer in answers] == [300, 290]
 
 
+@pytest.mark.parametrize("predicted", [1, 250, 300, 350, 512])
+def test_a_prediction_saves_runs_and_decides_nothing(predicted: int) -> None:
+    script = Script(defaults=300)
+    (answer,) = largest_of_each(script, [DEFAULTS], range(1, 513), Script(defaults=predicted))
+    assert answer.value == 300
+    if predicted == 300:
+        assert script.asked == [300, 301]
+
+
 def test_a_run_that_breaks_otherwise_stops_the_search_with_its_reason() -> None:
     def breaks(settings: AllocatorSettings, value: int) -> Measurement:
         return measurement(outcome=Outcome.CRASHED, reason="ValueError: odd batch.")
