@@ -67,6 +67,9 @@ def _server(study: Any, port: int) -> Any:
     class Server(ThreadingMixIn, WSGIServer):
         daemon_threads = True
 
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            pass  # a browser that went away before its answer was complete
+
     class Quiet(WSGIRequestHandler):
         def log_message(self, format: str, *arguments: Any) -> None:
             pass

@@ -8,6 +8,7 @@ import json
 import shlex
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
     from optuna.storages import RDBStorage
     from rich.console import Console
 
+    from autotune.report.live import LiveProgress
     from autotune.report.stored import Conditions
     from autotune.report.summary import Summary
+    from autotune.study.candidates import Candidate
     from autotune.study.loop import Plan
     from autotune.study.prepare import Subject
     from autotune.study.request import Request
@@ -280,7 +283,7 @@ def _run_shown(study: Study, runner: Runner, plan: Plan, progress: Console) -> N
             study,
             runner,
             plan,
-            on_start=lambda number, candidate: live.started(str(candidate.settings)),
+            on_start=lambda number, candidate: _start(live, candidate),
             on_finish=live.finished,
         )
     done = len(searched(read_rows(study)))
@@ -315,7 +318,7 @@ def _confirm_shown(study: Study, runner: Runner, plan: Plan, rounds: int, progre
             runner,
             plan.space,
             rounds=rounds,
-            on_start=lambda number, candidate: live.started(str(candidate.settings)),
+            on_start=lambda number, candidate: _start(live, candidate),
             on_finish=live.finished,
         )
 
@@ -344,14 +347,26 @@ def _devices(text: str) -> tuple[int, ...]:
     return tuple(int(name) for name in names)
 
 
+_INTERRUPTED = threading.Event()
+
+
+def _start(live: LiveProgress, candidate: Candidate) -> None:
+    """A trial begins, unless an interrupt got lost: raised in a destructor, say, Python drops it."""
+    if _INTERRUPTED.is_set():
+        raise KeyboardInterrupt
+    live.started(str(candidate.settings))
+
+
 @contextlib.contextmanager
 def _ends_on_signals() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end a run as tidily as Ctrl-C does."""
 
     def interrupt(number: int, frame: object) -> None:
+        _INTERRUPTED.set()
         raise KeyboardInterrupt
 
-    names = (signal.SIGTERM, signal.SIGHUP)
+    _INTERRUPTED.clear()
+    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(name, interrupt) for name in names]
     try:
         yield

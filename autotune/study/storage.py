@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import importlib.util
+import logging
 import sqlite3
 import warnings
 from collections.abc import Iterator
@@ -24,6 +25,10 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from autotune.errors import StudyError
+
+# What goes wrong reaches us as an exception. Beyond that SQLAlchemy prints tracebacks of connections that it
+# could not close, which is what Ctrl-C in the middle of a query, or another thread's connection, leads to.
+logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL + 1)
 
 LOCK_TIMEOUT_SECONDS = 60
 """How long a write waits for another writer of the same SQLite file; optuna's own 5 s are too short."""
