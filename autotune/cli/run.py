@@ -359,14 +359,15 @@ def _start(live: LiveProgress, candidate: Candidate) -> None:
 
 @contextlib.contextmanager
 def _ends_on_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a run as tidily as Ctrl-C does."""
+    """Let SIGTERM and SIGHUP end a run as tidily as Ctrl-C does; what is ignored (`nohup`) stays ignored."""
 
     def interrupt(number: int, frame: object) -> None:
         _INTERRUPTED.set()
         raise KeyboardInterrupt
 
     _INTERRUPTED.clear()
-    names = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    names = [name for name in signals if signal.getsignal(name) is not signal.SIG_IGN]
     before = [signal.signal(name, interrupt) for name in names]
     try:
         yield

@@ -26,13 +26,13 @@ DRIVER = """
 import sys
 import torch
 from autotune.cli import main
-from autotune.study import prepare
+from autotune.study import prepare, verify
 from autotune.trial.facts import Facts
 facts = Facts(
     python=sys.executable, python_version="3", torch=torch.__version__, usable=True,
     gpu="stand-in", device_total_bytes=8 << 30,
 )
-prepare.preflight = lambda job: facts
+prepare.preflight = verify.preflight = lambda job: facts
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -108,6 +108,14 @@ def test_killed_in_a_trial_it_leaves_no_process_and_goes_on(environment: dict[st
     assert set(found["trials"][0]["metrics"]) == {"peak_reserved_bytes", "fragmentation", "step_seconds"}
     logs = {path.name for path in Path("autotune-runs/allocates_on_gpu").iterdir()}
     assert {f"trial-{number:03d}.log" for number in range(len(roles))} <= logs
+    verify = [sys.executable, "-c", DRIVER, "verify", "--json"]
+    done = subprocess.run(verify, env=environment, capture_output=True, text=True)
+    claimed = json.loads(done.stdout)
+    # Nothing is computed on the stand-in, so times mean nothing; memory is PyTorch's own allocator's.
+    ratios = claimed["claim"]["peak_reserved_ratio"], claimed["found"]["memory"]["ratio"]
+    assert ratios[0] == pytest.approx(ratios[1])
+    assert done.returncode == (0 if claimed["holds"] else 1)
+    assert num_trials() == len(roles)
     report = [sys.executable, "-m", "autotune", "report"]
     text = subprocess.run(report, capture_output=True, text=True, check=True).stdout
     assert "Measured" in text
