@@ -11,7 +11,7 @@ from autotune.measurement import Environment, Obtained
 from autotune.metrics import metric_values, objectives
 from autotune.report.pick import point
 from autotune.report.stored import Row
-from autotune.report.wording import outcome, seconds_with_spread
+from autotune.report.wording import outcome, plain, seconds_with_spread
 from autotune.units import format_bytes, format_change, format_percent
 
 if TYPE_CHECKING:
@@ -54,15 +54,15 @@ def document(swept: Swept) -> dict[str, Any]:
 
 
 def print_swept(swept: Swept, console: Console) -> None:
-    """The table."""
+    """What was swept and how the numbers came about; the table."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     timed = swept.obtained is Obtained.MEASURED
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for name in (swept.option, "peak reserved", "change", "fragm.", _speed_name(timed), "retries"):
-        table.add_column(name, justify="left" if name == swept.option else "right")
+    for name in ("value", "peak reserved", "change", "fragm.", _speed_name(timed), "retries"):
+        table.add_column(name, justify="left" if name == "value" else "right")
     reference = point(swept.rows[0])
     for label, row in zip(swept.labels, swept.rows, strict=True):
         found = point(row)
@@ -77,6 +77,10 @@ def print_swept(swept: Swept, console: Console) -> None:
             seconds_with_spread(row.measurement, found[2]),
             f"{row.measurement.num_alloc_retries or 0:,}",
         )
+    environment = swept.environment
+    where = ", ".join(filter(None, (environment.gpu, environment.torch and f"torch {environment.torch}")))
+    text = f"{swept.option}, {swept.obtained}: {swept.subject}" + (f" on {where}" if where else "")
+    console.print(plain(text), style="bold", markup=False, highlight=False)
     console.print(table)
 
 
