@@ -18,8 +18,8 @@ def test_the_user_is_told_once_that_something_is_compiled(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("autotune.allocator.model.compiled._Announcement.told", False)
-    for number in (2, 3):
-        compile_now(numba.njit(lambda value, factor=number: factor * value), (1,))
+    compile_now(numba.njit(lambda value: 2 * value), (1,))
+    compile_now(numba.njit(lambda value: 3 * value), (1,))
     assert capsys.readouterr().err.count("compiling the allocator model once") == 1
     compile_now(numba.njit(lambda value: value), (1.5,))
     assert capsys.readouterr().err == ""
