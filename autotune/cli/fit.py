@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from autotune.cli.options import add_storage_option, add_subject_arguments, request_of
+from autotune.cli.options import (
+    add_measuring_arguments,
+    add_storage_option,
+    add_subject_arguments,
+    request_of,
+)
+from autotune.cli.streams import say
 
 if TYPE_CHECKING:
     from autotune.measurement import Environment, Obtained
@@ -35,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whose recommendation to look at (default: the script's, if there is one)",
     )
     add_storage_option(parser)
-    add_subject_arguments(parser)
+    group = parser.add_argument_group("what to run", argument_default=argparse.SUPPRESS)
+    add_subject_arguments(group)
+    add_measuring_arguments(group)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -53,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("fit runs a script; name one with --script.")
     subject = look_at(request)
     settings = _settings(options, request, subject.torch_version)
-    with attempts(subject, options.arg, _say) as ways:
+    with attempts(subject, options.arg, say) as ways:
         answers = largest_of_each(_told(ways.attempt), settings, values, ways.predict)
     obtained, environment = ways.obtained, ways.environment
     if options.json:
@@ -94,7 +101,7 @@ def _recommended(options: argparse.Namespace, request: Request) -> str | None:
         return None
     if summary.recommended is None or not summary.recommended.settings:
         return None
-    _say(f"Study '{summary.study}' recommends {summary.recommended.settings}.")
+    say(f"Study '{summary.study}' recommends {summary.recommended.settings}.")
     return summary.recommended.settings
 
 
@@ -106,7 +113,7 @@ def _told(attempt: Any) -> Any:
         memory = found.peak_reserved_bytes
         words = str(found.outcome).replace("_", " ")
         shown = f"{words}, {format_bytes(memory)}" if memory else words
-        _say(f"{value}: {shown}  {settings or '(the defaults)'}")
+        say(f"{value}: {shown}  {settings or '(the defaults)'}")
         return found
 
     return told
@@ -183,7 +190,3 @@ def _print(
         print(f"{values[-1]} is the end of the range and runs: give a larger --range to find the limit.")
     if all(answer.value is None for answer in answers):
         print(f"Not even {values[0]} runs under any of the settings: give a range that begins lower.")
-
-
-def _say(sentence: str) -> None:
-    print(f"autotune: {sentence}", file=sys.stderr, flush=True)

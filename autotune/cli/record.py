@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from autotune.cli.streams import say
 
 if TYPE_CHECKING:
     from autotune.measurement import Measurement
@@ -70,10 +71,10 @@ def run(options: argparse.Namespace) -> int:
     facts = preflight(job)
     settings.validate(parse_torch_version(facts.torch or ""))
     measurement = record(
-        job, facts, options.output, settings=settings, card=gpu, selected=options.selected, say=_say
+        job, facts, options.output, settings=settings, card=gpu, selected=options.selected, say=say
     )
     if measurement.outcome is Outcome.OUT_OF_MEMORY:
-        _say(f"The script ran out of memory; what it did until then is recorded. {measurement.reason}")
+        say(f"The script ran out of memory; what it did until then is recorded. {measurement.reason}")
     elif measurement.outcome is not Outcome.COMPLETED:
         raise WorkFailedError(
             f"Nothing was recorded: {measurement.reason} Its output is in {measurement.log}."
@@ -93,7 +94,7 @@ def _report(path: Path, trace: Trace, measurement: Measurement) -> None:
         what = "Peak reserved, estimated" if trace.recording.estimated else "Peak reserved in that run"
         print(f"{what}: {format_bytes(measurement.peak_reserved_bytes)}.")
     for note in (*trace.recording.notes, *measurement.notes):
-        _say(note)
+        say(note)
     _check(trace)
     shown = shlex.quote(str(path))
     print(f"\nNext: python -m autotune replay {shown} --settings '' --settings expandable_segments:True")
@@ -116,7 +117,3 @@ def _check(trace: Trace) -> None:
     change = format_change(replayed, observed)
     trusted = "" if abs(replayed - observed) <= 0.01 * observed else "; do not trust replays of this file"
     print(f"Replayed under the same settings: {format_bytes(replayed)} ({change}){trusted}.")
-
-
-def _say(sentence: str) -> None:
-    print(f"autotune: {sentence}", file=sys.stderr)

@@ -9,11 +9,17 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from autotune.cli.options import add_storage_option, command_line
+from autotune.cli.options import (
+    add_measuring_arguments,
+    add_storage_option,
+    add_subject_arguments,
+    command_line,
+    request_fields,
+)
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -38,8 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="end with one JSON document on stdout")
     group = parser.add_argument_group("what to tune", argument_default=argparse.SUPPRESS)
-    group.add_argument("--script", type=Path, metavar="FILE", help="a training or serving script, unchanged")
-    group.add_argument("--trace", type=Path, metavar="FILE", help="a recorded trace: no script, no GPU")
+    add_subject_arguments(group)
     group.add_argument("--partial", action="store_true", help="accept a trace that begins in the middle")
     group.add_argument(
         "--snapshot-device",
@@ -47,17 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="GPU of a snapshot of several (default: the busiest)",
     )
-    group.add_argument("args", nargs="*", metavar="-- ARGS", help="the script's own arguments")
-    group.add_argument("--python", metavar="PATH", help="interpreter that runs the script")
     group.add_argument("--devices", metavar="N", help="index of the GPU (default 0)")
-    group.add_argument("--gpu", metavar="NAME|SIZE", help="the GPU to tune for, where none is here")
-    group.add_argument(
-        "--selected", type=float, metavar="SHARE",
-        help="without a GPU: share of a mask that is taken to be selected where only a GPU would know",
-    )  # fmt: skip
-    group.add_argument(
-        "--torch", metavar="X.Y", help="whose rules a trace follows (default: the recording's)"
-    )
     _add_search_arguments(parser)
     group = parser.add_argument_group("the study", argument_default=argparse.SUPPRESS)
     group.add_argument("--study", metavar="NAME", help="name of the study (default: the script's)")
@@ -65,22 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trials", type=int, metavar="N", help="trials in all, earlier runs included (default 60)"
     )
     group.add_argument(
-        "--memory-limit", metavar="SIZE", help="memory that the script may reserve, such as 24GiB"
-    )
-    group.add_argument(
         "--without", action="append", metavar="OPTION", help="an option that cannot be used here"
     )
     group.add_argument("--settings", action="append", metavar="S", help="settings to try in any case")
-    group.add_argument("--warmup", type=int, metavar="N", help="steps before measuring begins (default 5)")
-    group.add_argument("--steps", type=int, metavar="N", help="measured steps a trial (default 20)")
-    group.add_argument("--timeout", type=float, metavar="S", help="seconds a trial may take (default 600)")
-    seeds = group.add_mutually_exclusive_group()
-    seeds.add_argument(
-        "--seed", type=int, metavar="N", help="seed of the script and of the search (default 0)"
-    )
-    seeds.add_argument(
-        "--no-seed", dest="seed", action="store_const", const=None, help="do not seed the script"
-    )
+    add_measuring_arguments(group)
 
 
 def _add_search_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,29 +138,11 @@ def read_request(options: argparse.Namespace) -> Request:
     Raises:
         UsageError: a value cannot be read.
     """
-    from autotune.allocator.devices import card
-    from autotune.settings import parse_torch_version
     from autotune.study.config import load_study_file
     from autotune.study.request import Request
-    from autotune.units import parse_size
 
-    given: dict[str, Any] = dict(vars(options))
-    for name in ("command", "config", "json"):
-        given.pop(name, None)
-    if not given.get("args"):
-        given.pop("args", None)
-    readers: dict[str, tuple[str, Callable[[Any], Any]]] = {
-        "memory_limit": ("memory_limit", parse_size),
-        "gpu": ("gpu", card),
-        "torch": ("torch_version", parse_torch_version),
-        "devices": ("devices", _devices),
-        "args": ("args", tuple),
-        "without": ("without", tuple),
-        "settings": ("settings", tuple),
-    }
-    for name, (field, read) in readers.items():
-        if name in given:
-            given[field] = read(given.pop(name))
+    own = ("command", "config", "json")
+    given = request_fields({name: value for name, value in vars(options).items() if name not in own})
     request = Request(**given)
     if options.config is not None:
         request = request.completed_from(load_study_file(options.config), given=frozenset(given))
@@ -336,15 +301,6 @@ def _same_command(request: Request) -> str:
 
     words = [word.replace(request.storage, without_password(request.storage)) for word in sys.argv[1:]]
     return shlex.join(["python", "-m", "autotune", *words])
-
-
-def _devices(text: str) -> tuple[int, ...]:
-    from autotune.errors import UsageError
-
-    names = text.split(",")
-    if not all(name.strip().isascii() and name.strip().isdigit() for name in names):
-        raise UsageError(f"--devices {text} is not a list of GPU numbers; write it as 0 or 0,1.")
-    return tuple(int(name) for name in names)
 
 
 _INTERRUPTED = threading.Event()

@@ -85,6 +85,11 @@ def prepare_streams() -> None:
             setattr(sys, name, cast(TextIO, guard(stream)))
 
 
+def say(sentence: str) -> None:
+    """Tell whoever watches, on stderr."""
+    print(f"autotune: {sentence}", file=sys.stderr, flush=True)
+
+
 def silence(stream: TextIO) -> None:
     """Point a stream at nothing, so that Python's own last flush cannot fail."""
     try:

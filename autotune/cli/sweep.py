@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.cli.options import add_subject_arguments, request_of
+from autotune.cli.options import add_measuring_arguments, add_subject_arguments, request_of
 from autotune.cli.pictures import check_picture, write_picture
+from autotune.cli.streams import say
 
 if TYPE_CHECKING:
     from autotune.report.swept import Swept
@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("option", metavar="OPTION", help="allocator option, such as max_split_size_mb")
     parser.add_argument("--values", metavar="V,V…", help="its values (default: a few that span its range)")
     parser.add_argument("--base", default="", metavar="S", help="settings that all have (default: none)")
-    add_subject_arguments(parser)
+    group = parser.add_argument_group("what to run", argument_default=argparse.SUPPRESS)
+    add_subject_arguments(group)
+    add_measuring_arguments(group)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the figure as a page")
     parser.add_argument("--png", type=Path, metavar="FILE", help="write it as a picture (extra: image)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -65,9 +67,9 @@ def _sweep(options: argparse.Namespace) -> Swept:
     def heard(row: Row) -> None:
         memory = row.measurement.peak_reserved_bytes
         shown = format_bytes(memory) if row.completed and memory is not None else outcome(row)
-        _say(f"{row.number + 1}/{len(chosen) + 1}  {shown}  {row.settings or '(the defaults)'}")
+        say(f"{row.number + 1}/{len(chosen) + 1}  {shown}  {row.settings or '(the defaults)'}")
 
-    runner, conditions = runner_for(subject, None, _say)
+    runner, conditions = runner_for(subject, None, say)
     with contextlib.closing(runner):
         rows = sweep(runner, base, chosen, heard)
     return Swept(
@@ -96,11 +98,7 @@ def _write_figures(swept: Swept, options: argparse.Namespace) -> None:
             figure(swept).write_html(options.html, include_plotlyjs=True)
         except OSError as error:
             raise UsageError(f"{options.html} cannot be written: {error.strerror}.") from error
-        _say(f"wrote {options.html}")
+        say(f"wrote {options.html}")
     if options.png is not None:
         write_picture(figure(swept), options.png)
-        _say(f"wrote {options.png}")
-
-
-def _say(sentence: str) -> None:
-    print(f"autotune: {sentence}", file=sys.stderr, flush=True)
+        say(f"wrote {options.png}")

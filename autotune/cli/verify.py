@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from autotune.cli.options import add_study_arguments, open_chosen_summary
+from autotune.cli.streams import say
 
 if TYPE_CHECKING:
     from autotune.measurement import Measurement
@@ -59,9 +59,9 @@ def run(options: argparse.Namespace) -> int:
         python=options.python,
         timeout=options.timeout,
         device=options.device,
-        say=_say,
+        say=say,
     )
-    _say(f"{2 * options.rounds} runs: PyTorch's defaults and {claim.settings}, in turn.")
+    say(f"{2 * options.rounds} runs: PyTorch's defaults and {claim.settings}, in turn.")
     steps = options.steps or (summary.conditions.measured_steps or 1) * claim.times_steps
     with contextlib.closing(runner):
         found = measure(
@@ -97,7 +97,7 @@ def _progress(rounds: int) -> Any:
         parts = [str(found.outcome).replace("_", " ")]
         parts += [format_bytes(memory)] if memory is not None else []
         parts += [format_seconds(seconds)] if seconds is not None else []
-        _say(f"{number + 1}/{2 * rounds}  {'  '.join(parts)}  {found.settings or '(the defaults)'}")
+        say(f"{number + 1}/{2 * rounds}  {'  '.join(parts)}  {found.settings or '(the defaults)'}")
 
     return heard
 
@@ -125,7 +125,3 @@ def _print(claim: Claim, verdict: Verdict) -> None:
     claimed = ", ".join(words) if words else "it runs where the defaults do not"
     print(f"Settings  {claim.settings}\nClaimed   {claimed}")
     print(f"Found     {sentence(verdict.found)}\n{verdict.sentence}")
-
-
-def _say(sentence: str) -> None:
-    print(f"autotune: {sentence}", file=sys.stderr, flush=True)
