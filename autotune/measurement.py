@@ -27,6 +27,11 @@ class Outcome(StrEnum):
     REJECTED = "rejected"
     """The settings in effect were not the ones asked for."""
 
+    @property
+    def words(self) -> str:
+        """The outcome for people: `out of memory`."""
+        return self.value.replace("_", " ")
+
 
 class Obtained(StrEnum):
     """Where a measurement's numbers come from; shown with them, and never passed off as another."""
@@ -109,6 +114,11 @@ class Measurement:
     """From launching the worker to the script's first line."""
     script_seconds: float | None = None
     """From the script's first line to the worker's answer."""
+
+    @property
+    def completed(self) -> bool:
+        """Whether the run came to its planned end."""
+        return self.outcome is Outcome.COMPLETED
 
     @property
     def median_step_seconds(self) -> float | None:

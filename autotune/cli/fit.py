@@ -111,7 +111,7 @@ def _told(attempt: Any) -> Any:
     def told(settings: AllocatorSettings, value: int) -> Any:
         found = attempt(settings, value)
         memory = found.peak_reserved_bytes
-        words = str(found.outcome).replace("_", " ")
+        words = found.outcome.words
         shown = f"{words}, {format_bytes(memory)}" if memory else words
         say(f"{value}: {shown}  {settings or '(the defaults)'}")
         return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from autotune.cli.options import add_study_arguments, open_chosen_summary
@@ -94,7 +93,7 @@ def _progress(rounds: int) -> Any:
 
     def heard(number: int, found: Measurement) -> None:
         memory, seconds = found.peak_reserved_bytes, found.median_step_seconds
-        parts = [str(found.outcome).replace("_", " ")]
+        parts = [found.outcome.words]
         parts += [format_bytes(memory)] if memory is not None else []
         parts += [format_seconds(seconds)] if seconds is not None else []
         say(f"{number + 1}/{2 * rounds}  {'  '.join(parts)}  {found.settings or '(the defaults)'}")
@@ -107,7 +106,7 @@ def _document(summary: Summary, claim: Claim, verdict: Verdict) -> dict[str, Any
         "study": summary.study,
         "settings": str(claim.settings),
         "claim": {"peak_reserved_ratio": claim.memory, "step_seconds_ratio": claim.seconds},
-        "found": asdict(verdict.found),
+        "found": verdict.found.to_json(),
         "holds": verdict.holds,
         "verdict": verdict.sentence,
     }

@@ -9,7 +9,7 @@ from typing import Any
 from autotune.measurement import Measurement
 from autotune.report.noise import Change, change
 from autotune.report.stored import Row, confirmation, searched
-from autotune.units import format_bytes, format_percent
+from autotune.units import format_bytes, format_change
 
 LEAST_ROUNDS = 3
 """Fewer say too little to overthrow a recommendation."""
@@ -96,13 +96,13 @@ def compared(
 ) -> Confirmed:
     """Runs of some settings against runs of the defaults, the first of one with the first of the other."""
     rounds = list(zip(references, measurements, strict=False))
-    complete = [pair for pair in rounds if all(_completed(one) for one in pair)]
+    complete = [pair for pair in rounds if all(one.completed for one in pair)]
     timed = [pair for pair in complete if all(one.median_step_seconds for one in pair)]
     return Confirmed(
         settings=settings,
         rounds=len(rounds),
-        failures=sum(not _completed(one) for _, one in rounds),
-        reference_failures=sum(not _completed(one) for one, _ in rounds),
+        failures=sum(not one.completed for _, one in rounds),
+        reference_failures=sum(not one.completed for one, _ in rounds),
         reference_bytes=tuple(one.peak_reserved_bytes or 0 for one, _ in complete),
         peak_reserved_bytes=tuple(one.peak_reserved_bytes or 0 for _, one in complete),
         memory=change(
@@ -137,16 +137,8 @@ def sentence(confirmed: Confirmed) -> str:
 
 
 def _change(found: Change) -> str:
+    ratio, low, high = (format_change(one, 1) for one in (found.ratio, found.low, found.high))
     if found.low == found.high:
-        return "as before in every one" if found.ratio == 1 else f"{_signed(found.ratio)} in every one"
-    text = f"{_signed(found.ratio)} (95 % interval {_signed(found.low)} to {_signed(found.high)})"
+        return "as before in every one" if found.ratio == 1 else f"{ratio} in every one"
+    text = f"{ratio} (95 % interval {low} to {high})"
     return text if found.beyond_noise else f"{text}, no difference beyond noise"
-
-
-def _signed(ratio: float) -> str:
-    share = ratio - 1
-    return f"{'+' if share > 0 else '−' if share < 0 else ''}{format_percent(abs(share))}"
-
-
-def _completed(measurement: Measurement) -> bool:
-    return measurement.outcome.value == "completed"

@@ -12,7 +12,22 @@ from autotune.units import format_bytes, format_change
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import TaskID
+    from rich.progress import Progress, TaskID
+
+
+def _bar(console: Console) -> Progress:
+    """A bar on a terminal, nothing in a pipe; gone when it ends."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
 
 
 class ScreenProgress:
@@ -22,18 +37,8 @@ class ScreenProgress:
     """
 
     def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
         self._console = console
-        self._bar = Progress(
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("settings replayed"),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        self._bar = _bar(console)
         self._task: TaskID | None = None
 
     def __enter__(self) -> ScreenProgress:
@@ -54,7 +59,7 @@ class ScreenProgress:
                 f"autotune: Screening up to {most:,} settings by replay.", highlight=False, soft_wrap=True
             )
             self._bar.start()
-            self._task = self._bar.add_task("", total=most)
+            self._task = self._bar.add_task("settings replayed", total=most)
         self._bar.update(self._task, completed=done)
 
 
@@ -69,21 +74,11 @@ class LiveProgress:
     """
 
     def __init__(self, console: Console, *, trials: int, done: int = 0, baseline: Row | None = None) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
         self._console = console
         self._trials = trials
         self._done = done
         self._baseline = baseline if baseline and point(baseline) else None
-        self._bar = Progress(
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}", markup=False),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
+        self._bar = _bar(console)
         self._task = self._bar.add_task("", total=trials, completed=self._done)
 
     def __enter__(self) -> LiveProgress:

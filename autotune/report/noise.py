@@ -59,6 +59,12 @@ def student_t(degrees: int) -> float:
     return STUDENT_T[degrees - 1] if degrees <= len(STUDENT_T) else NORMAL
 
 
+def deviation(values: Sequence[float]) -> float:
+    """The median absolute deviation, scaled to a standard deviation of a normal distribution."""
+    middle = statistics.median(values)
+    return 1.4826 * statistics.median(abs(value - middle) for value in values)
+
+
 def spread(values: Sequence[float]) -> float:
     """How far apart equal runs are, as a share of their median; 0 for a single one."""
     middle = statistics.median(values) if values else 0.0

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from autotune.measurement import Measurement, Obtained
 from autotune.metrics import objectives
+from autotune.report.noise import deviation
 from autotune.report.stored import Row
 
 SLOWER_TOLERATED = 0.02
@@ -37,8 +38,7 @@ def noise_of_median(measurement: Measurement) -> float:
     if len(times) < 2:
         return 0.0
     middle = statistics.median(times)
-    deviation = 1.4826 * statistics.median(abs(time - middle) for time in times)
-    return 1.2533 * deviation / math.sqrt(len(times)) / middle if middle > 0 else 0.0
+    return 1.2533 * deviation(times) / math.sqrt(len(times)) / middle if middle > 0 else 0.0
 
 
 def memory_pick(rows: Sequence[Row]) -> Row | None:

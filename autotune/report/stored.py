@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import StudyError
-from autotune.measurement import Environment, Measurement, Obtained, Outcome
+from autotune.measurement import Environment, Measurement, Obtained
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -115,7 +115,7 @@ class Row:
     @property
     def completed(self) -> bool:
         """True when the trial ran to its end, so that its numbers may be compared."""
-        return self.measurement.outcome is Outcome.COMPLETED
+        return self.measurement.completed
 
 
 def read_conditions(study: Study) -> Conditions:

@@ -99,9 +99,9 @@ class Summary:
                 f"Study '{self.study}' has no trial {number}; it has {len(self.rows)} finished trials."
             )
         if not row.completed:
-            how = str(row.measurement.outcome).replace("_", " ")
             raise UsageError(
-                f"Trial {number} of study '{self.study}' did not complete ({how}); pick another."
+                f"Trial {number} of study '{self.study}' did not complete "
+                f"({row.measurement.outcome.words}); pick another."
             )
         return row
 

@@ -8,7 +8,7 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.measurement import Measurement, Obtained, Outcome
+from autotune.measurement import Measurement, Obtained
 from autotune.report.doubts import doubts
 from autotune.report.noise import percentile_95
 from autotune.report.pick import point
@@ -25,13 +25,6 @@ _OBTAINED = {
     "Step time is not known; the third number is the time spent in driver calls.",
     Obtained.ESTIMATED: "Estimated: recorded without a GPU. Step time is not known, nor all that libraries "
     "take for themselves (workspaces); the third number is the time spent in driver calls.",
-}
-_OUTCOMES = {
-    Outcome.COMPLETED: "completed",
-    Outcome.OUT_OF_MEMORY: "out of memory",
-    Outcome.CRASHED: "crashed",
-    Outcome.TIMED_OUT: "timed out",
-    Outcome.REJECTED: "rejected",
 }
 
 
@@ -85,8 +78,7 @@ def _seconds_change(row: Row, seconds: float, reference: float) -> str:
     difference = seconds - reference
     if difference == 0:
         return "as before"
-    sign = "+" if difference > 0 else "−" if difference < 0 else ""
-    return f"{sign}{format_seconds(abs(difference))}"
+    return f"{'+' if difference > 0 else '−'}{format_seconds(abs(difference))}"
 
 
 def seconds_with_spread(measurement: Measurement, seconds: float) -> str:
@@ -110,7 +102,7 @@ def obtained_sentence(summary: Summary) -> str:
 
 def outcome(row: Row) -> str:
     """The outcome in words."""
-    return _OUTCOMES[row.measurement.outcome]
+    return row.measurement.outcome.words
 
 
 def subject(summary: Summary) -> str:

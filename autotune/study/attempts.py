@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -43,7 +44,7 @@ def attempts(subject: Subject, argument: str, say: Say) -> Iterator[Attempts]:
         yield Attempts(attempt=replayed, predict=None, obtained=Obtained.ESTIMATED, environment=environment)
         return
     runner = WorkerRunner(subject.job, subject.facts, say)
-    count = iter(range(1_000_000))
+    count = itertools.count()
     own = subject.job.arguments
 
     def attempt(settings: AllocatorSettings, value: int) -> Measurement:
@@ -65,9 +66,7 @@ def _replays(subject: Subject, argument: str, say: Say) -> Attempt:
         job = replace(subject.job, arguments=(*subject.job.arguments, *words), memory_limit_bytes=None)
         file = request.folder / f"value-{value}.npz"
         # On a GPU with the settings that fit most.
-        settings = (
-            AllocatorSettings(expandable_segments=True) if subject.facts.usable else AllocatorSettings()
-        )
+        settings = AllocatorSettings(expandable_segments=subject.facts.usable or None)
         found = record(
             job, subject.facts, file, settings=settings, card=request.gpu, selected=request.selected, say=say
         )

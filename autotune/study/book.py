@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune.errors import StudyError
 from autotune.measurement import Measurement, Outcome
-from autotune.metrics import objectives
+from autotune.metrics import Metric, objectives
 from autotune.report.pick import point
 from autotune.report.stored import (
     CONDITIONS,
@@ -212,7 +212,7 @@ def finished_trial(
         state=TrialState.COMPLETE if complete else TrialState.FAIL,
         values=values,
         params=parameters,
-        distributions={name: space.distribution(name) for name in parameters},
+        distributions=space.distributions(parameters),
         user_attrs=attributes,
         constraints={OUT_OF_MEMORY: violation} if complete else None,
         system_attrs={"constraints": [violation]} if complete else None,
@@ -249,10 +249,15 @@ def _create_or_load(storage: RDBStorage, name: str, num_objectives: int) -> optu
 
 def _begin(study: optuna.Study, conditions: Conditions) -> None:
     """Write what makes a study ours; the conditions last, because they mark it as complete."""
+    name_metrics(study, objectives(conditions.obtained))
+    study.set_user_attr(CONDITIONS, json.dumps(conditions.to_json()))
+
+
+def name_metrics(study: optuna.Study, metrics: Sequence[Metric]) -> None:
+    """Have optuna-dashboard show the study's values under their names and units."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
-        study.set_metric_names([metric.title for metric in objectives(conditions.obtained)])
-    study.set_user_attr(CONDITIONS, json.dumps(conditions.to_json()))
+        study.set_metric_names([metric.title for metric in metrics])
 
 
 def _new_name(storage: RDBStorage, name: str) -> str:

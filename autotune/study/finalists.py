@@ -11,6 +11,7 @@ from autotune.report.pareto import front
 from autotune.report.pick import balanced_pick
 from autotune.report.stored import Role, Row
 from autotune.settings import AllocatorSettings
+from autotune.study.evenly import evenly
 from autotune.study.predict import Prediction, Predictor
 from autotune.study.screen import Screening, plane, simplest_points
 from autotune.study.simplify import simplify
@@ -68,12 +69,12 @@ def finalists(
     most = max(FEWEST_FITS, round(FITS_SHARE * screening.num_settings))
     points = simplest_points(screening.completing)
     kept = [found for found in predictor.predict_many(list(anchors)) if found.completes]
-    kept += _spread(plane(points), most // 3)
+    kept += evenly(plane(points), most // 3)
     kept += points[: most // 4]
-    kept += _fitting(predictor, _spread(points, round(POOL_SHARE * screening.num_settings)), most // 3)
-    kept += _spread(points, most // 4)
+    kept += _fitting(predictor, evenly(points, round(POOL_SHARE * screening.num_settings)), most // 3)
+    kept += evenly(points, most // 4)
     measured = _with_fits(predictor, kept, heard)
-    best = _spread(front_of(measured), MOST_SIMPLIFIED)
+    best = evenly(front_of(measured), MOST_SIMPLIFIED)
     simpler = [simplify(predictor, space, found) for found in best]
     replaced = {one.behaviour for one, other in zip(best, simpler, strict=True) if one is not other}
     rest = [found for found in measured if found.behaviour not in replaced]
@@ -161,7 +162,7 @@ def _fitting(predictor: Predictor, pool: Sequence[Prediction], most: int) -> lis
         if not fitting:
             break
         pool = fitting
-    return _spread(pool, most)
+    return evenly(pool, most)
 
 
 def _balanced(
@@ -198,12 +199,3 @@ def _farthest_first(chosen: Sequence[Prediction], members: Sequence[Prediction])
         before.append(one)
         ordered.append(one)
     return ordered
-
-
-def _spread(found: Sequence[Prediction], most: int) -> list[Prediction]:
-    """At most so many, evenly over the sequence, both ends kept."""
-    if len(found) <= most:
-        return list(found)
-    if most < 2:
-        return list(found[:most])
-    return [found[round(index * (len(found) - 1) / (most - 1))] for index in range(most)]

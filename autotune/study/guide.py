@@ -101,7 +101,7 @@ class Guide:
                     state=TrialState.COMPLETE,
                     values=[value * scale for value, scale in zip(values, scales, strict=True)],
                     params=parameters,
-                    distributions={name: space.distribution(name) for name in parameters},
+                    distributions=space.distributions(parameters),
                 )
             )
         return trials

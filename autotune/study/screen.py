@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autotune.settings import AllocatorSettings
+from autotune.study.evenly import evenly
 from autotune.study.moves import Moves
 from autotune.study.predict import Prediction, Predictor
 from autotune.study.space import SearchSpace
@@ -100,8 +101,8 @@ def elite(classes: Sequence[Prediction]) -> list[Prediction]:
     if not completing:
         return sorted(classes, key=lambda found: -(found.operations or 0))[: 2 * ELITES]
     members = plane(completing)
-    spread = [members[round(i * (len(members) - 1) / (ELITES - 1))] for i in range(ELITES)]
-    return list({found.behaviour: found for found in (*completing[:ELITES], *spread)}.values())
+    along = evenly(members, ELITES)
+    return list({found.behaviour: found for found in (*completing[:ELITES], *along)}.values())
 
 
 def simplest_points(found: Sequence[Prediction]) -> list[Prediction]:

@@ -7,11 +7,9 @@ last, and without that it counts as cut short and is made anew.
 from __future__ import annotations
 
 import json
-import warnings
 from dataclasses import dataclass
 
 import optuna
-from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import RandomSampler
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
@@ -30,7 +28,7 @@ from autotune.report.stored import (
     read_rows,
 )
 from autotune.settings import AllocatorSettings
-from autotune.study.book import compare, shown, study_names
+from autotune.study.book import compare, name_metrics, shown, study_names
 from autotune.study.predict import Prediction
 from autotune.study.space import SearchSpace
 
@@ -73,9 +71,7 @@ def store(
     )
     # First of all: it marks the study as ours to replace.
     made.set_user_attr(SCREEN_OF, study)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        made.set_metric_names([metric.title for metric in SCREEN_OBJECTIVES])
+    name_metrics(made, SCREEN_OBJECTIVES)
     made.set_user_attr(CONDITIONS, json.dumps(conditions.to_json()))
     made.add_trials([_trial(space, found) for found in screened.members])
     counts = {"num_settings": screened.num_settings, "num_behaviours": screened.num_behaviours}
@@ -135,7 +131,7 @@ def _trial(space: SearchSpace, found: Prediction) -> FrozenTrial:
         state=TrialState.COMPLETE,
         values=[(metric.value(found.measurement) or 0.0) * metric.scale for metric in SCREEN_OBJECTIVES],
         params=parameters,
-        distributions={name: space.distribution(name) for name in parameters},
+        distributions=space.distributions(parameters),
         user_attrs={
             ROLE: str(_role(found.settings)),
             SETTINGS: str(found.settings),

@@ -14,7 +14,7 @@ moved to the nearest size of a list, because few sizes behave differently.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -141,6 +141,10 @@ class SearchSpace:
             return IntDistribution(self.lowest_split_mb, LARGEST_SPLIT_MB, log=True)
         sizes = self._sizes(parameter)
         return IntDistribution(sizes[0], sizes[-1], log=True)
+
+    def distributions(self, parameters: Iterable[str]) -> dict[str, BaseDistribution]:
+        """The distribution of each of these parameters, as Optuna wants it with a trial."""
+        return {name: self.distribution(name) for name in parameters}
 
     def settings(self, parameters: Mapping[str, Any]) -> AllocatorSettings:
         """Canonical settings from parameters; sizes move to the nearest legal size of their list."""

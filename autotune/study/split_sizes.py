@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from autotune.settings import AllocatorSettings
+from autotune.study.evenly import evenly
 from autotune.study.predict import Predictor
 from autotune.study.space import LARGEST_SPLIT_MB
 from autotune.trace.trace import Trace
@@ -33,7 +34,7 @@ def split_sizes(predictor: Predictor, lowest_mb: int = SMALLEST_MB) -> tuple[int
     for size, found in zip(sizes, limited, strict=True):
         if found.behaviour != unlimited.behaviour:
             first.setdefault(found.behaviour, size)
-    return tuple(sorted(_thinned(list(first.values()), MOST_KEPT)))
+    return tuple(sorted(evenly(list(first.values()), MOST_KEPT)))
 
 
 def candidate_sizes(trace: Trace, lowest_mb: int = SMALLEST_MB) -> list[int]:
@@ -44,11 +45,4 @@ def candidate_sizes(trace: Trace, lowest_mb: int = SMALLEST_MB) -> list[int]:
     # A size of exactly a segment's stops it from being split; one more megabyte lets it be.
     borders = np.concatenate((requests // MIB + 1, segments // MIB, segments // MIB + 1, [lowest_mb]))
     sizes = sorted({int(size) for size in borders if lowest_mb <= size <= LARGEST_SPLIT_MB})
-    return _thinned(sizes, MOST_TRIED)
-
-
-def _thinned(sizes: list[int], most: int) -> list[int]:
-    """At most so many of the sizes, spread over them evenly, both ends kept."""
-    if len(sizes) <= most:
-        return sizes
-    return [sizes[round(index * (len(sizes) - 1) / (most - 1))] for index in range(most)]
+    return evenly(sizes, MOST_TRIED)

@@ -17,6 +17,7 @@ import statistics
 from collections.abc import Sequence
 
 from autotune.measurement import Obtained
+from autotune.report.noise import deviation, spread
 from autotune.report.pick import Point, point
 from autotune.report.stored import Row
 from autotune.study.guide import Guide
@@ -53,7 +54,5 @@ def time_noise(rows: Sequence[Row]) -> float | None:
     middle = statistics.median(medians)
     if middle <= 0:
         return LEAST_TIME_SHARE
-    times = defaults[0].measurement.step_seconds
-    deviation = 1.4826 * statistics.median(abs(time - medians[0]) for time in times)
-    spread = max(medians) - min(medians) if len(medians) > 1 else deviation
-    return max(spread / middle, LEAST_TIME_SHARE)
+    within_one = deviation(defaults[0].measurement.step_seconds) / middle
+    return max(spread(medians) if len(medians) > 1 else within_one, LEAST_TIME_SHARE)
