@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,24 +50,20 @@ class Guide:
     def expected(self, found: Prediction, rows: Sequence[Row], obtained: Obtained) -> Point | None:
         """The objectives that a trial of this study would find, in bytes, share and seconds.
 
-        For a replay they are the prediction itself. A measured study's are those of the defaults, changed by
-        what the replays differ: driver time adds to the steps after warm-up, as far as it did so in the rows
-        (`_time_scale`). None before the defaults ran.
+        For a replay they are the prediction itself. A measured study's are those of the defaults (the
+        median of their runs), changed by what the replays differ: driver time adds to the steps after
+        warm-up, as far as it did so in the rows (`_time_scale`). None before the defaults ran.
         """
         measurement = found.measurement
         if obtained is not Obtained.MEASURED:
             return found.memory, measurement.fragmentation or 0.0, found.seconds
-        baseline = next((row for row in rows if row.role is Role.DEFAULT and point(row)), None)
-        reference = baseline and point(baseline)
-        if not reference:
+        references = [defaults for row in rows if row.role is Role.DEFAULT and (defaults := point(row))]
+        if not references:
             return None
+        memory, seconds = (statistics.median(one[axis] for one in references) for axis in (0, 2))
         more = found.memory - self.predictor.predict(AllocatorSettings()).memory
-        slower = self._time_scale(rows, reference[2]) * self._slower(found)
-        return (
-            max(reference[0] + more, 1.0),
-            measurement.fragmentation or 0.0,
-            max(reference[2] + slower, 0.0),
-        )
+        slower = self._time_scale(rows, seconds) * self._slower(found)
+        return max(memory + more, 1.0), measurement.fragmentation or 0.0, max(seconds + slower, 0.0)
 
     def _slower(self, found: Prediction) -> float:
         """Seconds that a step takes longer than under the defaults, if the cost table is right."""

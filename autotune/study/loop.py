@@ -25,7 +25,7 @@ from autotune.study.dead_ends import BROKEN, dead_end
 from autotune.study.guide import Guide
 from autotune.study.propose import Known, propose
 from autotune.study.space import SearchSpace
-from autotune.study.stopping import nothing_to_gain
+from autotune.study.stopping import nothing_to_gain, worth_a_trial
 from autotune.study.storage import database_errors
 from autotune.trial.runner import Runner
 
@@ -66,6 +66,18 @@ class Plan:
     def stops(self, rows: Sequence[Row]) -> bool:
         """Whether nothing is left to gain after these rows."""
         return self.early_stop and self.guide is not None and nothing_to_gain(rows, self.guide)
+
+    def still_worth(self, rows: Sequence[Row]) -> list[Candidate]:
+        """The first candidates, without screened ones that after these rows are not worth a trial."""
+        if not self.early_stop or self.guide is None:
+            return list(self.first)
+        worth = {found.behaviour for found in worth_a_trial(rows, self.guide)}
+        guide = self.guide
+        return [
+            one
+            for one in self.first
+            if one.role is not Role.SCREENED or guide.behaviour(one.settings) in worth
+        ]
 
 
 def run_trials(
@@ -134,7 +146,7 @@ def _untried(study: optuna.Study, plan: Plan, rows: Sequence[Row]) -> Candidate 
     """The next of the first candidates, else what the sampler proposes; None when nothing is left to try."""
     known = _known(study, rows, plan)
     _note_repetitions(study, plan, rows)
-    candidate = next((one for one in plan.first if _is_wanted(one, known)), None)
+    candidate = next((one for one in plan.still_worth(rows) if _is_wanted(one, known)), None)
     if candidate is None and not plan.stops(rows):
         candidate = _proposal(study, plan, rows, known)
     return candidate

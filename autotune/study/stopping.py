@@ -1,9 +1,12 @@
-"""When a measured study has nothing left to find.
+"""When a measured study has nothing left to find, and which members of the screening need no trial.
 
-The rule: stop when no untested behaviour of the screening would, by prediction, improve the front by more
+The rule: a trial of an untested member is worth its time if by prediction it would improve the front by more
 than the noise. It would, if no measured row matches it: a row that needs at most as much memory and at most
-as much time, each but for the noise. Fragmentation does not count, as at equal peak reserved it says only how
-much of it is rounding.
+as much time, each but for the noise. When no member is worth a trial, the study stops. Fragmentation does not
+count, as at equal peak reserved it says only how much of it is rounding.
+
+A row's time counts as what is predicted for it, unless it was measured further from that than the noise: the
+least memory must not look slow, and so not good enough, because of one unlucky run.
 
 Noise of memory: 0.5 % or one page of 2 MiB, whichever is more. Noise of time: how far apart repetitions of
 the defaults are; while there is only one, the spread of its steps (their median absolute deviation, scaled to
@@ -20,7 +23,9 @@ from autotune.measurement import Obtained
 from autotune.report.noise import deviation, spread
 from autotune.report.pick import Point, point
 from autotune.report.stored import Row
+from autotune.settings import AllocatorSettings
 from autotune.study.guide import Guide
+from autotune.study.predict import Prediction
 from autotune.units import MIB
 
 MEMORY_SHARE, MEMORY_BYTES = 0.005, 2 * MIB
@@ -29,14 +34,31 @@ LEAST_TIME_SHARE = 0.01
 
 def nothing_to_gain(rows: Sequence[Row], guide: Guide) -> bool:
     """Whether every behaviour that the screening kept is measured, or matched by a measured row."""
-    measured = [found for row in rows if (found := point(row)) is not None]
-    noise = time_noise(rows)
-    if not guide.trusted or not measured or noise is None:
-        return False
-    expected = [guide.expected(found, rows, Obtained.MEASURED) for found in guide.untested(rows)]
-    return all(
-        one is not None and any(matches(row, one, time_share=noise) for row in measured) for one in expected
-    )
+    return guide.trusted and any(point(row) for row in rows) and not worth_a_trial(rows, guide)
+
+
+def worth_a_trial(rows: Sequence[Row], guide: Guide) -> list[Prediction]:
+    """The untested members that no measured row matches, in their order; all while nothing can be said."""
+    untested, noise = guide.untested(rows), time_noise(rows)
+    if not guide.trusted or noise is None:
+        return untested
+    measured = [_likely(row, rows, guide, noise) for row in rows if point(row)]
+    expected = [guide.expected(found, rows, Obtained.MEASURED) for found in untested]
+    return [
+        found
+        for found, one in zip(untested, expected, strict=True)
+        if one is None or not any(matches(row, one, time_share=noise) for row in measured)
+    ]
+
+
+def _likely(row: Row, rows: Sequence[Row], guide: Guide, noise: float) -> Point:
+    """The row's point, its time the predicted one where the difference is no more than noise."""
+    memory, fragmentation, seconds = point(row) or (0.0, 0.0, 0.0)
+    predicted = guide.predictor.predict(AllocatorSettings.parse(row.settings))
+    expected = guide.expected(predicted, rows, Obtained.MEASURED)
+    if expected is not None and abs(seconds - expected[2]) <= noise * expected[2]:
+        seconds = expected[2]
+    return memory, fragmentation, seconds
 
 
 def matches(row: Point, predicted: Point, *, time_share: float) -> bool:
