@@ -136,24 +136,21 @@ class AllocatorSettings:
                 passthrough.append((name, _passthrough(name, value)))
         return cls(**values, passthrough=tuple(passthrough))  # type: ignore[arg-type]
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the options that are mentioned, those passed through aside."""
+        names = (item.name for item in fields(self) if item.name != "passthrough")
+        return tuple(name for name in names if getattr(self, name) is not None)
+
     def __str__(self) -> str:
         """The environment string; empty for the defaults."""
-        parts = []
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.name != "passthrough" and value is not None:
-                parts.append(f"{item.name}:{_write(value)}")
+        parts = [f"{name}:{_write(getattr(self, name))}" for name in self.options]
         parts += [f"{name}:{value}" for name, value in self.passthrough]
         return ",".join(parts)
 
     def validate(self, torch_version: TorchVersion) -> None:
         """Reject what this release of torch would refuse or misread."""
-        named = [
-            item.name
-            for item in fields(self)
-            if item.name != "passthrough" and getattr(self, item.name) is not None
-        ]
-        for name in [*named, *(name for name, _ in self.passthrough)]:
+        for name in (*self.options, *(name for name, _ in self.passthrough)):
             since = OPTIONS[name].since
             if torch_version < since:
                 raise SettingsError(

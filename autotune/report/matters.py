@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from autotune import allocator
@@ -203,11 +203,7 @@ def _left_out(option: str, settings: AllocatorSettings, results: Results, tuned:
 
 
 def _named(settings: AllocatorSettings) -> list[str]:
-    return [
-        item.name
-        for item in fields(settings)
-        if item.name in OPTIONS and OPTIONS[item.name].tunable and getattr(settings, item.name) is not None
-    ]
+    return [name for name in settings.options if name in OPTIONS and OPTIONS[name].tunable]
 
 
 def _legal(settings: AllocatorSettings, conditions: Conditions) -> bool:

@@ -29,7 +29,7 @@ PAIRS_SHARE, RANDOM_SHARE = 0.25, 0.2
 ROUND = 96
 """Settings replayed between two looks at what is best."""
 ELITES = 8
-"""Behaviours with the least memory, and as many along the front, whose neighbours are tried."""
+"""Behaviours that are best, and as many along the front, whose neighbours are tried."""
 FRUITLESS_DRAWS = 20
 """Draws without anything new, for each one wanted, after which a neighbourhood counts as known."""
 
@@ -83,7 +83,7 @@ def screen(
     search.replay(_sampled(moves.pairs(), round(PAIRS_SHARE * most), chance))
     search.replay(_drawn(lambda: moves.drawn(chance), search.known, round(RANDOM_SHARE * most)))
     while search.left > 0:
-        elites = elite(search.classes)
+        elites = elite(search.classes, limited=space.limited)
         near = _drawn(lambda: _step(moves, chance.choice(elites), chance), search.known, ROUND)  # noqa: B023
         if not near:
             break
@@ -91,18 +91,18 @@ def screen(
     return Screening(num_settings=len(search.known), classes=tuple(search.classes))
 
 
-def elite(classes: Sequence[Prediction]) -> list[Prediction]:
+def elite(classes: Sequence[Prediction], *, limited: bool = False) -> list[Prediction]:
     """The settings whose neighbours are worth a look.
 
-    Those with the least memory, and some along the front of memory and driver time; where nothing completes,
-    those that come furthest.
+    Those with the least memory, under a memory limit the fastest, and some along the front of memory and
+    driver time; where nothing completes, those that come furthest.
     """
     completing = simplest_points([found for found in classes if found.completes])
     if not completing:
         return sorted(classes, key=lambda found: -(found.operations or 0))[: 2 * ELITES]
     members = plane(completing)
-    along = evenly(members, ELITES)
-    return list({found.behaviour: found for found in (*completing[:ELITES], *along)}.values())
+    best = sorted(completing, key=lambda found: found.seconds) if limited else completing
+    return list({found.behaviour: found for found in (*best[:ELITES], *evenly(members, ELITES))}.values())
 
 
 def simplest_points(found: Sequence[Prediction]) -> list[Prediction]:
@@ -165,11 +165,18 @@ def _step(moves: Moves, start: Prediction, chance: random.Random) -> AllocatorSe
 def _sampled(
     settings: Iterator[AllocatorSettings], most: int, chance: random.Random
 ) -> list[AllocatorSettings]:
-    """As many as wanted, from all over the sequence, in its order."""
-    different = list({str(one): one for one in settings}.values())
-    if len(different) <= most:
-        return different
-    return [different[index] for index in sorted(chance.sample(range(len(different)), most))]
+    """As many as wanted, of every combination of options equally many as far as it has them.
+
+    Else a pair with few values, such as garbage collection and segment size, which can be the best one under
+    a memory limit, would hardly be looked at for the hundreds of split sizes with roundup lists.
+    """
+    kinds: dict[tuple[str, ...], list[AllocatorSettings]] = {}
+    for one in {str(each): each for each in settings}.values():
+        kinds.setdefault(one.options, []).append(one)
+    for members in kinds.values():
+        chance.shuffle(members)
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*kinds.values()))
+    return list(itertools.islice((one for one in turns if one is not None), most))
 
 
 def _drawn(draw: Callable[[], AllocatorSettings], known: set[str], most: int) -> list[AllocatorSettings]:

@@ -10,7 +10,16 @@ import pytest
 from autotune.settings import AllocatorSettings
 from autotune.study.moves import Moves
 from autotune.study.predict import Prediction, Predictor
-from autotune.study.screen import FEWEST_SETTINGS, MOST_SETTINGS, Screening, budget, plane, screen
+from autotune.study.screen import (
+    ELITES,
+    FEWEST_SETTINGS,
+    MOST_SETTINGS,
+    Screening,
+    budget,
+    elite,
+    plane,
+    screen,
+)
 from autotune.study.simplify import simplify
 from autotune.study.space import SearchSpace
 from autotune.study.split_sizes import candidate_sizes, split_sizes
@@ -18,6 +27,7 @@ from tests.traces import GIB, MIB, Program, varying
 
 TRACE = varying()
 SPACE = SearchSpace(torch_version=(2, 14), limited=False, split_sizes_mb=(20, 40, 60))
+GC_AND_SEGMENTS = ("garbage_collection_threshold", "large_segment_size_mb")
 
 
 def parse(text: str) -> AllocatorSettings:
@@ -70,6 +80,33 @@ def test_anchors_are_replayed_whatever_the_space_says() -> None:
         {"max_split_size_mb"}
     )), anchors=[anchor], most=50)  # fmt: skip
     assert predictor().predict(anchor).behaviour in [one.behaviour for one in found.classes]
+
+
+def test_pairs_of_options_with_few_values_are_all_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    limited = SearchSpace(torch_version=(2, 14), limited=True, split_sizes_mb=tuple(range(20, 84, 2)))
+    replays, asked = predictor(memory_limit=GIB), set()
+    predict_many = replays.predict_many
+
+    def heard(settings: Any, progress: Any = None) -> Any:
+        asked.update(str(one) for one in settings)
+        return predict_many(settings, progress)
+
+    monkeypatch.setattr(replays, "predict_many", heard)
+    screen(replays, limited, most=3000)
+    pairs = {str(one): one for one in Moves.on(TRACE, limited).pairs()}
+    few = {text for text, one in pairs.items() if one.options == GC_AND_SEGMENTS}
+    assert len(few) == 60
+    assert few <= asked
+    assert len(pairs.keys() & asked) < len(pairs)
+
+
+def test_under_a_memory_limit_the_neighbours_of_the_fastest_are_looked_at() -> None:
+    found = screen(predictor(memory_limit=GIB), SPACE, most=200).classes
+    fastest = min((one for one in found if one.completes), key=lambda one: (one.seconds, one.memory))
+    assert fastest in elite(found, limited=True)
+    quickest = sorted(one.seconds for one in found if one.completes)[: ELITES // 2]
+    chosen = [one.seconds for one in elite(found, limited=True)]
+    assert all(seconds in chosen for seconds in quickest)
 
 
 def test_what_is_left_out_is_never_screened() -> None:
