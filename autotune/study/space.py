@@ -171,10 +171,17 @@ class SearchSpace:
         chosen: Parameters = {}
         while (name := self._next(chosen)) is not None:
             value = self._parameter(name, wanted)
-            if value is None:
+            if not self._contains(name, value):
                 return None
             chosen[name] = value
         return chosen if self._with_split_size(wanted.max_split_size_mb).settings(chosen) == wanted else None
+
+    def _contains(self, parameter: str, value: Any) -> bool:
+        """Whether the parameter's distribution has this value; Optuna stores no trial with another."""
+        distribution = self.distribution(parameter)
+        if isinstance(distribution, IntDistribution):
+            return value is not None and distribution.low <= value <= distribution.high
+        return value in self.values(parameter)
 
     def _with_split_size(self, size: int | None) -> SearchSpace:
         """The same space; a legal split size is a place in it even where it is not worth proposing."""

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from optuna.trial import FixedTrial
+from optuna.trial import FixedTrial, create_trial
 
 from autotune.errors import UsageError
 from autotune.settings import AllocatorSettings, TorchVersion
+from autotune.study.moves import Moves
 from autotune.study.space import SearchSpace
 
 VERSIONS = [(2, 4), (2, 6), (2, 8), (2, 10), (2, 11), (2, 15)]
@@ -123,3 +124,30 @@ def test_settings_outside_the_space_have_no_parameters() -> None:
         "pinned_num_register_threads:8",
     ):
         assert space().parameters(AllocatorSettings.parse(text)) is None
+
+
+@pytest.mark.parametrize("torch_version", [(2, 4), (2, 6), (2, 11), (2, 14)])
+@pytest.mark.parametrize("limited", [False, True])
+def test_optuna_stores_whatever_settings_the_search_comes_by(
+    torch_version: TorchVersion, *, limited: bool
+) -> None:
+    one = SearchSpace(torch_version=torch_version, limited=limited)
+    moves, chance = Moves(space=one, intervals=(0, 3, 7)), random.Random(1)
+    given = [
+        "garbage_collection_threshold:0.1", "garbage_collection_threshold:0.23",
+        "garbage_collection_threshold:0.97", "max_split_size_mb:100000", "roundup_power2_divisions:64",
+    ]  # fmt: skip
+    met = [AllocatorSettings.parse(text) for text in given]
+    for _ in range(60):
+        settings = moves.drawn(chance)
+        for _ in range(8):
+            settings = moves.neighbour(settings, chance)
+            met.append(settings)
+    placed = 0
+    for settings in met:
+        parameters = one.parameters(settings)
+        if parameters is not None:
+            placed += 1
+            create_trial(values=[0.0], params=parameters, distributions=one.distributions(parameters))
+            assert one.settings(parameters) == one.canonical(settings) or settings.max_split_size_mb
+    assert 0 < placed < len(met)
