@@ -136,6 +136,12 @@ class AllocatorSettings:
                 passthrough.append((name, _passthrough(name, value)))
         return cls(**values, passthrough=tuple(passthrough))  # type: ignore[arg-type]
 
+    @cached_property
+    def simplicity(self) -> tuple[int, int, str]:
+        """Orders settings: few things to say first, then the shorter string."""
+        text = str(self)
+        return text.count("_mb:") + text.count(",") + bool(text), len(text), text
+
     @property
     def options(self) -> tuple[str, ...]:
         """Names of the options that are mentioned, those passed through aside."""

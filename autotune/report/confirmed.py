@@ -9,6 +9,7 @@ from typing import Any
 from autotune.measurement import Measurement
 from autotune.report.noise import Change, change
 from autotune.report.stored import Row, confirmation, searched
+from autotune.settings import AllocatorSettings
 from autotune.units import format_bytes, format_change
 
 LEAST_ROUNDS = 3
@@ -48,8 +49,9 @@ def confirmed_pick(rows: Sequence[Row], chosen: Row | None, baseline: Row | None
     A search picks what looked best in one run of a certain length, so part of its gain is luck, or holds for
     that length only. Once the chosen row has run in three rounds or more, those runs decide: among the
     finalists that never failed, that save memory beyond noise and are not slower beyond noise (the chosen one
-    may be: its price was weighed), the smallest peak reserved; within 1 % of the defaults' the chosen one,
-    then the earliest. If none is left, the defaults.
+    may be: its price was weighed), the smallest peak reserved; within 1 % of the defaults' the simplest
+    settings, which gain as much and are easier to trust. If none is left, the defaults. Where the defaults
+    do not run, there is no such yardstick, and the chosen one stays as long as it never failed.
 
     Args:
         rows: the study's rows.
@@ -65,7 +67,9 @@ def confirmed_pick(rows: Sequence[Row], chosen: Row | None, baseline: Row | None
         return baseline if baseline is not None and baseline.completed else chosen
     least = min(_memory(found[row.settings]) for row in good)
     near = [row for row in good if _memory(found[row.settings]) <= least + MARGIN]
-    return next((row for row in near if row.number == chosen.number), near[0])
+    if chosen in good and found[chosen.settings].memory is None:
+        return chosen
+    return min(near, key=lambda row: AllocatorSettings.parse(row.settings).simplicity)
 
 
 def _holds(one: Confirmed, *, may_be_slower: bool) -> bool:

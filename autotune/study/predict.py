@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TypeVar
 
 from autotune.allocator import smallest_fit_many
@@ -63,11 +62,10 @@ class Prediction:
         fit = self.measurement.smallest_fit_bytes
         return self.memory, math.inf if fit is None else fit, self.seconds
 
-    @cached_property
+    @property
     def simplicity(self) -> tuple[int, int, str]:
-        """Orders the settings of one behaviour: few options first, then the shorter string."""
-        text = str(self.settings)
-        return text.count("_mb:") + text.count(",") + bool(text), len(text), text
+        """Orders the settings of one behaviour."""
+        return self.settings.simplicity
 
 
 class Predictor:

@@ -161,6 +161,20 @@ def test_a_finalist_that_turns_out_better_takes_its_place(study: optuna.Study, t
     assert recommended_after(study, {TUNED: tuned}) == EXPANDABLE
 
 
+def test_of_finalists_that_gain_alike_the_simplest_is_recommended(study: optuna.Study) -> None:
+    assert recommended_after(study, {TUNED: timed(5.95, 1.0)}) == EXPANDABLE
+
+
+def test_where_the_defaults_do_not_run_the_search_s_choice_stays(study: optuna.Study) -> None:
+    broken = timed(10, 1.0, Outcome.OUT_OF_MEMORY)
+    assert recommended_after(study, {"": broken, TUNED: timed(5.95, 1.0)}) == TUNED
+
+
+def test_where_the_defaults_do_not_run_either_a_choice_that_fails_is_replaced(study: optuna.Study) -> None:
+    broken = timed(10, 1.0, Outcome.OUT_OF_MEMORY)
+    assert recommended_after(study, {"": broken, TUNED: broken}) == EXPANDABLE
+
+
 def test_if_nothing_holds_the_defaults_are_recommended(study: optuna.Study) -> None:
     assert recommended_after(study, {TUNED: timed(10, 1.0), EXPANDABLE: timed(10, 1.0)}) == ""
     study_again = summarise(study)
