@@ -2,22 +2,28 @@
 
     python -m benchmarks.compare_studies STORAGE STUDY STORAGE STUDY
 
-Hypervolume is the area, in peak reserved and step time relative to the defaults of the first study, that a
-study's trials dominate up to a reference point of (2, 2): twice the defaults' memory and time. The
-defaults alone dominate 1.0; more is better. Step times are noisy, and the more trials, the luckier their
-fastest: the memory column is the one to trust.
+Hypervolume is the area, in peak reserved and step time relative to the defaults (the median of their runs in
+both studies), that a study's trials dominate up to a reference point of (2, 2): twice the defaults' memory
+and time. The defaults alone dominate 1.0; more is better. Step times are noisy, and the more trials, the
+luckier their fastest; so there is a second line, in which step times that differ from the defaults' by no
+more than equal runs of the defaults did from each other count as equal to them.
+
+GPU time is that of the trials; a search has one run more, which it records.
 """
 
 from __future__ import annotations
 
+import math
+import statistics
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from autotune.metrics import PEAK_RESERVED
-from autotune.report.pick import point
-from autotune.report.stored import Row
+from autotune.report.pick import Point, point
+from autotune.report.stored import Role, Row, confirmation, searched
 from autotune.report.summary import Summary, summarise
 from autotune.study.book import load_study
+from autotune.study.stopping import time_noise
 from autotune.study.storage import open_storage
 from autotune.units import format_bytes, format_seconds
 
@@ -30,27 +36,57 @@ def main() -> None:
         sys.exit(__doc__)
     pairs = zip(sys.argv[1::2], sys.argv[2::2], strict=True)
     found = [summarise(load_study(open_storage(url, read_only=True), name)) for url, name in pairs]
-    columns = [column(summary, found[0]) for summary in found]
+    defaults = [row for summary in found for row in summary.rows if row.role is Role.DEFAULT and point(row)]
+    if not defaults or not all(summary.recommended for summary in found):
+        sys.exit("One of the studies has nothing that completed.")
+    columns = [column(summary, defaults) for summary in found]
     print("| | " + " | ".join(summary.study for summary in found) + " |")
     print("|---|" + "---:|" * len(found))
     for name in columns[0]:
         print(f"| {name} | " + " | ".join(values[name] for values in columns) + " |")
 
 
-def column(summary: Summary, first: Summary) -> dict[str, str]:
-    """What there is to say of one study, measured by the defaults of the first."""
-    defaults = first.baseline and point(first.baseline)
+def column(summary: Summary, defaults: Sequence[Row]) -> dict[str, str]:
+    """What there is to say of one study, measured by the defaults' runs."""
+    reference, noise = median_point(points(defaults)), time_noise(defaults) or 0.0
     chosen = summary.recommended and point(summary.recommended)
-    if not defaults or not chosen:
-        sys.exit(f"Study '{summary.study}' or '{first.study}' has nothing that completed.")
+    assert chosen
+    trials, confirming = searched(summary.rows), confirmation(summary.rows)
     return {
-        "trials": str(len(summary.rows)),
-        "GPU time": format_seconds(gpu_seconds(summary.rows)),
-        "smallest peak reserved": PEAK_RESERVED.format(min(found[0] for found in points(summary.rows))),
+        "trials": str(len(trials)),
+        "GPU time of the trials and of repeated defaults": format_seconds(
+            gpu_seconds(row for row in summary.rows if row not in confirming)
+        ),
+        "GPU time of the confirmation": format_seconds(gpu_seconds(confirming)),
+        "smallest peak reserved": PEAK_RESERVED.format(min(found[0] for found in points(trials))),
+        "found in trial": str(1 + min(range(len(trials)), key=lambda at: memory_of(trials[at]))),
         "recommended: peak reserved": format_bytes(chosen[0]),
         "recommended: step time": format_seconds(chosen[2]),
-        "hypervolume": f"{hypervolume(summary.rows, defaults):.3f}",
+        "hypervolume": f"{hypervolume(points(trials), reference):.3f}",
+        f"hypervolume, times within {noise:.1%} taken as equal": (
+            f"{hypervolume(levelled(points(trials), reference[2], noise), reference):.3f}"
+        ),
     }
+
+
+def median_point(found: Sequence[Point]) -> Point:
+    """The median of each objective."""
+    memory, fragmentation, seconds = (statistics.median(column) for column in zip(*found, strict=True))
+    return memory, fragmentation, seconds
+
+
+def memory_of(row: Row) -> float:
+    """Peak reserved in bytes; infinite for a trial that did not complete."""
+    found = point(row)
+    return found[0] if found else math.inf
+
+
+def levelled(found: Iterable[Point], seconds: float, noise: float) -> list[Point]:
+    """The points, step times that the noise does not tell from `seconds` replaced by it."""
+    return [
+        (memory, share, seconds if abs(time - seconds) <= noise * seconds else time)
+        for memory, share, time in found
+    ]
 
 
 def gpu_seconds(rows: Iterable[Row]) -> float:
@@ -58,14 +94,14 @@ def gpu_seconds(rows: Iterable[Row]) -> float:
     return sum((row.measurement.startup_seconds or 0) + (row.measurement.script_seconds or 0) for row in rows)
 
 
-def points(rows: Iterable[Row]) -> list[tuple[float, float, float]]:
+def points(rows: Iterable[Row]) -> list[Point]:
     """The objectives of all rows that completed."""
     return [found for row in rows if (found := point(row)) is not None]
 
 
-def hypervolume(rows: Iterable[Row], defaults: tuple[float, float, float]) -> float:
-    """Area dominated by the rows in (peak reserved, step time), both as multiples of the defaults."""
-    scaled = sorted((memory / defaults[0], seconds / defaults[2]) for memory, _, seconds in points(rows))
+def hypervolume(found: Iterable[Point], defaults: Point) -> float:
+    """Area dominated by the points in (peak reserved, step time), both as multiples of the defaults."""
+    scaled = sorted((memory / defaults[0], seconds / defaults[2]) for memory, _, seconds in found)
     area, ceiling = 0.0, REFERENCE
     for memory, seconds in scaled:
         if memory < REFERENCE and seconds < ceiling:

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from autotune.measurement import Obtained
 from autotune.report.noise import deviation, spread
 from autotune.report.pick import Point, point
-from autotune.report.stored import Row
+from autotune.report.stored import Role, Row
 from autotune.settings import AllocatorSettings
 from autotune.study.guide import Guide
 from autotune.study.predict import Prediction
@@ -69,7 +69,7 @@ def matches(row: Point, predicted: Point, *, time_share: float) -> bool:
 
 def time_noise(rows: Sequence[Row]) -> float | None:
     """Noise of step time as a share of it; None while the defaults were not measured."""
-    defaults = [row for row in rows if row.settings == "" and point(row) is not None]
+    defaults = [row for row in rows if row.role is Role.DEFAULT and point(row) is not None]
     if not defaults:
         return None
     medians = [row.measurement.median_step_seconds or 0.0 for row in defaults]
