@@ -36,6 +36,7 @@ from autotune.study.moves import Moves
 from autotune.study.predict import Prediction, Predictor
 from autotune.study.prepare import recorded_seconds
 from autotune.study.screen import screen
+from autotune.study.screening import SCREENED_SHARE
 from autotune.study.space import SearchSpace
 from autotune.study.split_sizes import split_sizes
 from autotune.trace import Trace, load
@@ -109,15 +110,17 @@ def ours(task: Task, seed: int) -> list[float]:
     anchors = [one.settings for one in first]
     screening = screen(task.predictor, task.space, anchors=anchors, seed=seed)
     members = finalists(task.predictor, task.space, screening, anchors=anchors)
-    baseline = {found.behaviour: found for found in task.predictor.predict_many(anchors)}
+    baseline = task.predictor.predict_many([one.settings for one in first if one.role is not Role.FOLKLORE])
     ordered = in_order(
         members,
         task.predictor.predict(AllocatorSettings()),
-        tried=set(baseline),
+        tried={found.behaviour for found in baseline},
         limited=task.limited,
         recorded_seconds=recorded_seconds(task.trace, 5),
     )
-    return [task.loss(found) for found in (*baseline.values(), *ordered)][:TRIALS]
+    most = round(SCREENED_SHARE * TRIALS)
+    tried = (*baseline, *ordered[:most], *task.predictor.predict_many(anchors))
+    return [task.loss(found) for found in {found.behaviour: found for found in tried}.values()]
 
 
 def plain(task: Task, sampler: BaseSampler) -> list[float]:

@@ -67,7 +67,8 @@ def guided(
     Raises:
         StudyError: the screening cannot be kept.
     """
-    baseline = [one for one in plan.first if one.role is not Role.SAMPLED]
+    folklore = [one for one in plan.first if one.role is Role.FOLKLORE]
+    baseline = [one for one in plan.first if one.role not in (Role.FOLKLORE, Role.SAMPLED)]
     if subject.request.engine == ENGINE_OFF or plan.trials <= len(baseline):
         return plan
     trace = (
@@ -82,7 +83,7 @@ def guided(
     if space.offers("max_split_size_mb"):
         space = replace(space, split_sizes_mb=split_sizes(predictor, space.lowest_split_mb))
     screened_under = _conditions(subject, conditions, predictor)
-    anchors = [one.settings for one in baseline]
+    anchors = [one.settings for one in (*baseline, *folklore)]
     with database_errors(shown(storage)):
         screened = load(storage, subject.request.name, screened_under)
     if screened is None:
@@ -98,7 +99,8 @@ def guided(
         say(check.sentence())
     guide = Guide(predictor=predictor, screened=screened, trusted=check.trusted is not False)
     members = _candidates(plan, guide, space, baseline, conditions.obtained, screened_under.recorded_seconds)
-    return replace(plan, space=space, first=[*baseline, *members], guide=guide)
+    # What promises most comes before what forums recommend, so that a few trials are enough.
+    return replace(plan, space=space, first=[*baseline, *members, *folklore], guide=guide)
 
 
 def _predictor(subject: Subject, conditions: Conditions, trace: Trace) -> Predictor:
@@ -164,7 +166,7 @@ def _candidates(
         noise=noise,
         recorded_seconds=recorded,
     )
-    most = min(round(SCREENED_SHARE * plan.trials), plan.trials - len(baseline))
+    most = min(max(round(SCREENED_SHARE * plan.trials), 1), plan.trials - len(baseline))
     return [candidate(space, Role.SCREENED, found.settings) for found in ordered[:most]]
 
 

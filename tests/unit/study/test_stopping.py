@@ -96,12 +96,19 @@ def study(tmp_path: Path) -> optuna.Study:
 
 
 def plan(guide: Guide, *, trials: int = 40, early_stop: bool = True, space: SearchSpace = SPACE) -> Plan:
-    baseline = [one for one in first_candidates(space) if one.role is not Role.SAMPLED]
+    first = [one for one in first_candidates(space) if one.role is not Role.SAMPLED]
+    baseline = [one for one in first if one.role is not Role.FOLKLORE]
     tried = {guide.behaviour(one.settings) for one in baseline}
     ordered = in_order(guide.screened.members, guide.predictor.predict(DEFAULTS), tried=tried, limited=False)
     screened = [candidate(space, Role.SCREENED, found.settings) for found in ordered]
+    folklore = [one for one in first if one.role is Role.FOLKLORE]
     return Plan(
-        space=space, first=[*baseline, *screened], trials=trials, seed=0, guide=guide, early_stop=early_stop
+        space=space,
+        first=[*baseline, *screened, *folklore],
+        trials=trials,
+        seed=0,
+        guide=guide,
+        early_stop=early_stop,
     )
 
 
@@ -159,13 +166,13 @@ def test_without_early_stop_it_goes_on_and_measures_no_behaviour_twice(
     assert len(set(keys)) == len(keys) == 40
 
 
-def test_the_baseline_comes_first_then_the_screened(study: optuna.Study, guide: Guide) -> None:
+def test_the_baseline_comes_first_then_the_screened_then_folklore(study: optuna.Study, guide: Guide) -> None:
     run_trials(study, FakeGpu(guide.predictor), plan(guide, early_stop=False))
     roles = [row.role for row in read_rows(study)]
     assert roles[:2] == [Role.DEFAULT, Role.EXPANDABLE]
-    first_screened = roles.index(Role.SCREENED)
-    assert set(roles[2:first_screened]) == {Role.FOLKLORE}
-    assert Role.FOLKLORE not in roles[first_screened:]
+    first_folklore = roles.index(Role.FOLKLORE)
+    assert set(roles[2:first_folklore]) == {Role.SCREENED}
+    assert Role.SCREENED not in roles[first_folklore:]
 
 
 def test_folklore_that_behaves_like_a_trial_is_not_run_and_the_report_says_so(
