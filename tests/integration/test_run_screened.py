@@ -76,6 +76,15 @@ def test_the_screening_is_said_kept_and_leads_the_trials(autotune: Autotune) -> 
     assert "Replayed" in out
 
 
+def test_three_trials_are_enough_for_what_is_predicted_to_be_best(autotune: Autotune) -> None:
+    words = ("--without", "expandable_segments", "--json")
+    status, out, _ = autotune("run", "--trace", "small.npz", "--trials", "2", *words)
+    assert status == 0
+    assert [trial["role"] for trial in json.loads(out)["trials"]] == ["default", "screened"]
+    best = min(trial.values[0] for trial in study("small.screen").trials)
+    assert study("small").trials[-1].values[0] == pytest.approx(best)
+
+
 def test_killed_while_screening_or_in_a_trial_and_run_again_it_does_the_same(autotune: Autotune) -> None:
     words = ("run", "--trace", "small.npz", "--trials", "18")
     autotune(*words, "--study", "whole")
@@ -111,7 +120,7 @@ def test_without_an_engine_it_is_a_plain_study(autotune: Autotune) -> None:
 
 
 def test_a_budget_that_is_spoken_for_is_not_screened_for(autotune: Autotune) -> None:
-    _, _, err = autotune("run", "--trace", "small.npz", "--trials", "4")
+    _, _, err = autotune("run", "--trace", "small.npz", "--trials", "2")
     assert "Screen" not in err
 
 
@@ -167,7 +176,7 @@ def measured(gpu: dict[str, str], *words: str, script: str = "allocates_on_gpu.p
 
 @pytest.mark.native
 def test_a_script_is_recorded_once_and_screened_before_it_is_measured(gpu: dict[str, str]) -> None:
-    words = ("--warmup", "2", "--steps", "5", "--no-confirm", "--trials")
+    words = ("--warmup", "2", "--steps", "5", "--no-confirm", "--no-early-stop", "--trials")
     status, out, err = measured(gpu, *words, "12", "--", "20", "100")
     assert status == 0, err
     assert "Recording the script's allocations, once" in err
