@@ -15,6 +15,7 @@ from autotune.trace.trace import Trace
 
 H200_TOTAL_BYTES = 150_109_880_320
 """What torch 2.11 reports as total memory of an NVIDIA H200; used where a trace does not name its GPU."""
+TAKEN_FOR_H200 = "The trace does not name its GPU; it is taken for an NVIDIA H200 (--gpu says another)."
 
 
 class DeviceCall(IntEnum):

@@ -84,6 +84,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _report(path: Path, trace: Trace, measurement: Measurement) -> None:
+    from autotune.allocator.selfcheck import self_check
     from autotune.units import format_bytes, format_seconds
 
     steps = len(trace.step_ends)
@@ -95,25 +96,8 @@ def _report(path: Path, trace: Trace, measurement: Measurement) -> None:
         print(f"{what}: {format_bytes(measurement.peak_reserved_bytes)}.")
     for note in (*trace.recording.notes, *measurement.notes):
         say(note)
-    _check(trace)
+    if not trace.recording.estimated:
+        print(self_check(trace).sentence())
     shown = shlex.quote(str(path))
     print(f"\nNext: python -m autotune replay {shown} --settings '' --settings expandable_segments:True")
     print(f"      python -m autotune run --trace {shown}")
-
-
-def _check(trace: Trace) -> None:
-    """Say how well a replay under the recording's own settings reproduces the run."""
-    from autotune.allocator import replay
-    from autotune.settings import AllocatorSettings
-    from autotune.units import format_bytes, format_change
-
-    about = trace.recording
-    observed = about.observed.get("peak_reserved_bytes")
-    if observed is None or trace.oom_size is not None:
-        return
-    limit = round(about.memory_fraction * (about.device_total_bytes or 0)) if about.memory_fraction else None
-    settings = AllocatorSettings.parse(about.settings)
-    replayed = replay(trace, settings, memory_limit=limit).peak_reserved_bytes
-    change = format_change(replayed, observed)
-    trusted = "" if abs(replayed - observed) <= 0.01 * observed else "; do not trust replays of this file"
-    print(f"Replayed under the same settings: {format_bytes(replayed)} ({change}){trusted}.")

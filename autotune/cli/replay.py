@@ -193,11 +193,11 @@ def _memory_limit(
 
 def _assumed_conditions(options: argparse.Namespace, trace: Trace) -> tuple[str, ...]:
     """What the trace does not say and the command line does not either."""
+    from autotune.allocator.result import TAKEN_FOR_H200
+
     sentences = []
     if not options.gpu and trace.recording.device_total_bytes is None:
-        sentences.append(
-            "The trace does not name its GPU; it is taken for an NVIDIA H200 (--gpu says another)."
-        )
+        sentences.append(TAKEN_FOR_H200)
     if not options.torch and trace.recording.torch is None:
         sentences.append(
             "The trace does not name its torch; the rules are those of torch 2.11 (--torch says others)."

@@ -49,7 +49,7 @@ def _sweep(options: argparse.Namespace) -> Swept:
     from autotune.report.stored import Row
     from autotune.report.swept import Swept
     from autotune.report.wording import outcome
-    from autotune.settings import AllocatorSettings
+    from autotune.settings import NEWEST_KNOWN_TORCH, AllocatorSettings
     from autotune.study.prepare import look_at, runner_for
     from autotune.study.sweep import VALUES, settings_of, sweep
     from autotune.units import format_bytes
@@ -57,7 +57,7 @@ def _sweep(options: argparse.Namespace) -> Swept:
     request = request_of(options, purpose="sweep")
     base = AllocatorSettings.parse(options.base)
     values = _values(options.values) if options.values else VALUES.get(options.option, ())
-    settings_of(options.option, values, base, (2, 15), limited=request.memory_limit is not None)
+    settings_of(options.option, values, base, NEWEST_KNOWN_TORCH, limited=request.memory_limit is not None)
     subject = look_at(request)
     base.validate(subject.torch_version)
     chosen = settings_of(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from autotune import trace as traces
 from autotune.allocator.conditions import Conditions as ReplayConditions
+from autotune.allocator.result import TAKEN_FOR_H200
 from autotune.allocator.selfcheck import self_check
 from autotune.errors import UsageError, WorkFailedError
 from autotune.measurement import Environment, Obtained, Outcome
@@ -259,5 +260,4 @@ def trace_notes(trace: Trace, request: Request) -> tuple[str, ...]:
     if recording.estimated:
         return (ESTIMATED_NOTE, *recording.notes)
     unnamed = recording.device_total_bytes is None and request.gpu_total is None
-    guess = ("The trace does not name its GPU; it is taken for an NVIDIA H200 (--gpu says another).",)
-    return (self_check(trace).sentence(), *(guess if unnamed else ()), *recording.notes)
+    return (self_check(trace).sentence(), *([TAKEN_FOR_H200] if unnamed else []), *recording.notes)
