@@ -136,12 +136,6 @@ class AllocatorSettings:
                 passthrough.append((name, _passthrough(name, value)))
         return cls(**values, passthrough=tuple(passthrough))  # type: ignore[arg-type]
 
-    @cached_property
-    def simplicity(self) -> tuple[int, int, str]:
-        """Orders settings: few things to say first, then the shorter string."""
-        text = str(self)
-        return text.count("_mb:") + text.count(",") + bool(text), len(text), text
-
     @property
     def options(self) -> tuple[str, ...]:
         """Names of the options that are mentioned, those passed through aside."""
@@ -238,6 +232,11 @@ class AllocatorSettings:
                 table[:last] = [divisions] * last
             table[last], first = divisions, False
         return tuple(0 if divisions == 1 else divisions for divisions in table)
+
+
+def simplicity(text: str) -> tuple[int, int, str]:
+    """Orders environment strings: few things to say first, then the shorter one."""
+    return text.count("_mb:") + text.count(",") + bool(text), len(text), text
 
 
 def _split(text: str) -> list[tuple[str, str]]:

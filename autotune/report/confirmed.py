@@ -9,7 +9,7 @@ from typing import Any
 from autotune.measurement import Measurement
 from autotune.report.noise import Change, change
 from autotune.report.stored import Row, confirmation, searched
-from autotune.settings import AllocatorSettings
+from autotune.settings import simplicity
 from autotune.units import format_bytes, format_change
 
 LEAST_ROUNDS = 3
@@ -69,7 +69,7 @@ def confirmed_pick(rows: Sequence[Row], chosen: Row | None, baseline: Row | None
     near = [row for row in good if _memory(found[row.settings]) <= least + MARGIN]
     if chosen in good and found[chosen.settings].memory is None:
         return chosen
-    return min(near, key=lambda row: AllocatorSettings.parse(row.settings).simplicity)
+    return min(near, key=lambda row: simplicity(row.settings))
 
 
 def _holds(one: Confirmed, *, may_be_slower: bool) -> bool:

@@ -10,11 +10,15 @@ from autotune.measurement import Measurement, Obtained
 from autotune.metrics import objectives
 from autotune.report.noise import deviation
 from autotune.report.stored import Row
+from autotune.settings import simplicity
 
 SLOWER_TOLERATED = 0.02
 """A third objective this much above the reference's still counts as equally fast."""
 WORTHWHILE_SAVING = 0.01
 """Peak reserved must fall by at least this share before settings are preferred to the defaults."""
+
+NO_DIFFERENCE = 0.005
+"""Peak reserved this much above another's, as a share of it, does not outweigh a shorter string."""
 
 Point = tuple[float, float, float]
 
@@ -64,7 +68,8 @@ def balanced_pick(
 
     1. Of the rows that are as fast as the defaults (`allowed_seconds`), the one with the smallest peak
        reserved, if that saves at least 1 % of the defaults' memory. Another that needs hardly more, less than
-       1 % of the defaults' memory, takes its place where it is faster by more than what counts as equal.
+       1 % of the defaults' memory, takes its place where it is faster by more than what counts as equal. Of
+       those as fast as the choice and within 0.5 % of its memory, the simplest settings stand for it.
     2. Else, of the rows that save at least 1 %, the one with the smallest product of memory and time
        relative to the defaults, if that product is below one: a saving larger than its price.
     3. Else the defaults.
@@ -88,7 +93,8 @@ def balanced_pick(
     as_fast = [row for row in saving if _must(row)[2] <= allowed]
     if as_fast:
         margin = memory * WORTHWHILE_SAVING
-        return _quickest_of_the_smallest(as_fast, margin=margin, recorded=recorded_seconds, noise=noise)
+        best = _quickest_of_the_smallest(as_fast, margin=margin, recorded=recorded_seconds, noise=noise)
+        return best and _simplest_like(best, as_fast, recorded=recorded_seconds, noise=noise)
     if not saving:
         return reference
     worth = min(saving, key=lambda row: (_price(row, memory, seconds), row.number))
@@ -104,6 +110,15 @@ def _quickest_of_the_smallest(
     if smallest is None or quickest is None:
         return None
     return smallest if _must(smallest)[2] <= allowed_seconds(quickest, recorded, noise) else quickest
+
+
+def _simplest_like(best: Row, rows: Sequence[Row], *, recorded: float | None, noise: float) -> Row:
+    """Of the rows that are as good as the best, the one with the least to write down."""
+    memory, allowed = _must(best)[0] * (1 + NO_DIFFERENCE), allowed_seconds(best, recorded, noise)
+    alike = [row for row in rows if _must(row)[0] <= memory and _must(row)[2] <= allowed]
+    return min(
+        alike, key=lambda row: (simplicity(row.settings)[0], *_ordered(row, 0, 2), row.number), default=best
+    )
 
 
 def allowed_seconds(reference: Row, recorded_seconds: float | None, noise: float = 0.0) -> float:

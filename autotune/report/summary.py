@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from autotune.report.matters import Matters
 
+LEAST_STEP_SECONDS = 0.01
+"""A training step on a GPU rarely takes less; what driver calls add to an estimated one is weighed by it."""
 PICKS = ("balanced", "memory", "speed")
 """Names that `pick` knows, beside `trial:N`."""
 
@@ -123,7 +125,8 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
     noise = spread([seconds for seconds in repeated if seconds])
     defaults = [row for row in tried if row.role is Role.DEFAULT]
     baseline = defaults[-1] if defaults else None
-    chosen = balanced_pick(tried, baseline, recorded_seconds=conditions.recorded_seconds, noise=noise)
+    seconds = conditions.recorded_seconds or _least_seconds(conditions)
+    chosen = balanced_pick(tried, baseline, recorded_seconds=seconds, noise=noise)
     points = {row.number: found for row in tried if (found := point(row)) is not None}
     members = set(front(points))
     return Summary(
@@ -134,6 +137,13 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
         recommended=confirmed_pick(rows, chosen, baseline),
         front=tuple(row for row in tried if row.number in members),
     )
+
+
+def _least_seconds(conditions: Conditions) -> float | None:
+    """A length that an estimated run, of which only the steps are known, has at least on its GPU."""
+    if conditions.obtained is not Obtained.ESTIMATED:
+        return None
+    return LEAST_STEP_SECONDS * (conditions.measured_steps or 1)
 
 
 def document(summary: Summary, matters: Matters | None = None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 from autotune.allocator import smallest_fit_many
@@ -13,7 +14,7 @@ from autotune.allocator.conditions import Conditions
 from autotune.allocator.parallel import Progress, on_all_cores
 from autotune.allocator.result import Engine
 from autotune.measurement import Measurement, Obtained, Outcome
-from autotune.settings import DEFAULT_LARGE_SEGMENT_MB, AllocatorSettings, TorchVersion
+from autotune.settings import DEFAULT_LARGE_SEGMENT_MB, AllocatorSettings, TorchVersion, simplicity
 from autotune.trace.trace import Trace
 from autotune.trial.replay_runner import ReplayRunner
 from autotune.units import MIB
@@ -62,10 +63,10 @@ class Prediction:
         fit = self.measurement.smallest_fit_bytes
         return self.memory, math.inf if fit is None else fit, self.seconds
 
-    @property
+    @cached_property
     def simplicity(self) -> tuple[int, int, str]:
         """Orders the settings of one behaviour."""
-        return self.settings.simplicity
+        return simplicity(str(self.settings))
 
 
 class Predictor:

@@ -59,6 +59,31 @@ def test_a_row_that_needs_hardly_more_takes_its_place_where_it_is_really_faster(
     assert picked(default(), other(1, 7.0, 1.0), other(2, 7.2, 0.5)) == 1
 
 
+@pytest.mark.parametrize(
+    ("memory", "seconds", "expected"), [(7.03, 1.01, 2), (7.05, 1.0, 1), (7.03, 1.03, 1), (6.99, 1.0, 2)]
+)
+def test_simpler_settings_that_do_as_well_stand_for_the_best(
+    memory: float, seconds: float, expected: int
+) -> None:
+    longer = row(1, "max_split_size_mb:64,roundup_power2_divisions:[64:2,>:4]", measured=timed(7.0, 1.0))
+    assert picked(default(), longer, other(2, memory, seconds)) == expected
+
+
+def test_driver_calls_of_an_estimated_run_are_weighed_by_steps_of_ten_milliseconds() -> None:
+    def recommended(obtained: Obtained, seconds: float) -> int:
+        rows = [
+            row(0, "", Role.DEFAULT, measured=measurement("", reserved=10, seconds=0.0, obtained=obtained)),
+            row(1, "a:1", measured=measurement("a:1", reserved=7, seconds=seconds, obtained=obtained)),
+        ]
+        found = summary(*rows, obtained=obtained, measured_steps=20).recommended
+        assert found is not None
+        return found.number
+
+    assert recommended(Obtained.ESTIMATED, 0.0039) == 1
+    assert recommended(Obtained.ESTIMATED, 0.0041) == 0
+    assert recommended(Obtained.REPLAYED, 0.0039) == 0
+
+
 def test_driver_time_that_vanishes_in_the_recorded_run_is_free() -> None:
     quiet = row(0, "", Role.DEFAULT, measured=measurement(reserved=10, seconds=0.0))
     calls = row(1, "expandable_segments:True", measured=measurement(reserved=6, seconds=0.01))
