@@ -252,12 +252,13 @@ def _run_shown(study: Study, runner: Runner, plan: Plan, progress: Console) -> N
             on_finish=live.finished,
         )
     done = len(searched(read_rows(study)))
+    trials = f"{done} trial{'s' if done != 1 else ''}"
     if ending is Ending.SPACE_EXHAUSTED:
-        _say(progress, f"Ended after {done} trials: everything in the search space was tried.")
+        _say(progress, f"Ended after {trials}: everything in the search space was tried.")
     if ending is Ending.NOTHING_TO_GAIN:
         _say(
             progress,
-            f"Ended after {done} trials: by prediction nothing untested improves memory or time by more than "
+            f"Ended after {trials}: by prediction nothing untested improves memory or time by more than "
             "the noise (--no-early-stop goes on).",
         )
 

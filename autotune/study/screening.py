@@ -205,7 +205,8 @@ def _sentence(screened: Screened, predictor: Predictor) -> str:
     counts = f"{screened.num_behaviours:,} of {screened.num_settings:,} settings behave differently"
     best: Sequence[Prediction] = front_of(screened.members)
     if not best:
-        return f"Screened: {counts}, and none fits into the memory."
+        live = format_bytes(predictor.trace.peak_requested_bytes)
+        return f"Screened: {counts}, and none fits; live tensors alone take {live} at their peak."
     defaults, least = predictor.predict(AllocatorSettings()), best[0]
     change = f" ({format_change(least.memory, defaults.memory)})" if defaults.completes else ""
     return (

@@ -81,6 +81,11 @@ class Trace:
         return int(self.block.max()) + 1 if len(self.block) else 0
 
     @property
+    def peak_requested_bytes(self) -> int:
+        """Most bytes alive at once, unrounded: no allocator needs less."""
+        return int(np.cumsum(np.where(self.is_alloc, self.size, -self.size)).max(initial=0))
+
+    @property
     def num_streams(self) -> int:
         """Number of distinct streams."""
         return int(self.stream.max()) + 1 if len(self.stream) else 0

@@ -209,8 +209,9 @@ def test_under_a_memory_limit_out_of_memory_is_a_result(autotune: Autotune) -> N
 
 
 def test_a_limit_in_which_nothing_fits_is_work_that_failed(autotune: Autotune) -> None:
-    status, out, _ = autotune("run", "--trace", GNN, "--trials", "3", "--memory-limit", "1GiB")
+    status, out, err = autotune("run", "--trace", GNN, "--trials", "3", "--memory-limit", "1GiB")
     assert status == 1
+    assert "none fits; live tensors alone take 8.35 GiB at their peak" in err
     assert "nothing to recommend" in out
     assert autotune("export")[0] == 2
 
