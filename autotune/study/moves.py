@@ -1,12 +1,15 @@
 """Where the screening looks: single options, random combinations, and the neighbours of what is good.
 
 Neighbours leave the lists of the search space: any even segment size, and divisions chosen for every power of
-two in which the program requests memory.
+two in which the program requests memory. Segments as large as a good part of the live peak, or all of it, are
+looked at outright: one such segment is an arena in which everything finds a place, which without expandable
+segments often comes closest to the live peak.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 import random
 from collections.abc import Iterable, Iterator
@@ -26,7 +29,10 @@ DIVISIONS = (0, 2, 4, 8, 16, 32)
 """Divisions of one power of two; 0 = sizes are not rounded there."""
 WEIGHTS = (6, 3, 3, 2, 1)
 """How often a step changes divisions, segments, split size, garbage collection, expandable segments."""
-LARGEST_SEGMENT_MB = 4096
+LARGEST_PAGE_MB = 4096
+"""Segment size up to which it is tried as the page size of expandable segments."""
+ARENA_SHARES = (0.125, 0.17, 0.2, 0.25, 0.34, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.01, 1.02, 1.05, 1.1, 1.2)
+"""Segment sizes, as shares of the live peak."""
 SEGMENT_FACTORS = (0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0)
 THRESHOLD_STEPS = (-0.2, -0.05, 0.05, 0.2)
 
@@ -38,11 +44,13 @@ class Moves:
     space: SearchSpace
     intervals: tuple[int, ...]
     """Powers of two (as indices of the divisions' table) in which the trace has requests, ascending."""
+    arenas_mb: tuple[int, ...] = ()
+    """Segment sizes that hold a good part of the program's memory, ascending."""
 
     @classmethod
     def on(cls, trace: Trace, space: SearchSpace) -> Moves:
         """The moves that can matter on this trace."""
-        return cls(space=space, intervals=requested_intervals(trace))
+        return cls(space=space, intervals=requested_intervals(trace), arenas_mb=arena_sizes(trace))
 
     def singles(self) -> Iterator[AllocatorSettings]:
         """The defaults, and every value of every option alone."""
@@ -83,6 +91,8 @@ class Moves:
                 yield replace(settings, roundup_power2_divisions=listed.roundup_power2_divisions)
         if settings.large_segment_size_mb is None and space.offers("large_segment_size_mb"):
             yield from (replace(settings, large_segment_size_mb=size) for size in LARGE_SEGMENT_SIZES_MB)
+            arenas = () if settings.expandable_segments else self.arenas_mb
+            yield from (replace(settings, large_segment_size_mb=size) for size in arenas)
         if settings.expandable_segments:
             return
         if settings.max_split_size_mb is None and space.offers("max_split_size_mb"):
@@ -102,9 +112,11 @@ class Moves:
         if settings.expandable_segments:
             yield replace(settings, expandable_segments=None)
         else:
+            size = settings.large_segment_size_mb
             yield replace(
                 settings,
                 expandable_segments=True,
+                large_segment_size_mb=size if size and size <= LARGEST_PAGE_MB else None,
                 max_split_size_mb=None,
                 max_non_split_rounding_mb=None,
                 garbage_collection_threshold=None,
@@ -134,8 +146,9 @@ class Moves:
             return
         size = settings.large_segment_size_mb or DEFAULT_LARGE_SEGMENT_MB
         near = {2 * round(size * factor / 2) for factor in SEGMENT_FACTORS} | {size - 2, size + 2}
+        largest = LARGEST_PAGE_MB if settings.expandable_segments else max(LARGEST_PAGE_MB, *self.arenas_mb)
         for other in _mixed(sorted({*near, DEFAULT_LARGE_SEGMENT_MB} - {size}), chance):
-            if 12 <= other <= LARGEST_SEGMENT_MB:
+            if 12 <= other <= largest:
                 split, rounding = settings.max_split_size_mb, settings.max_non_split_rounding_mb
                 yield replace(
                     settings,
@@ -175,6 +188,13 @@ class Moves:
         for step in THRESHOLD_STEPS:
             if 0.05 <= (value := round(own + step, 2)) <= 0.98:
                 yield replace(settings, garbage_collection_threshold=value)
+
+
+def arena_sizes(trace: Trace) -> tuple[int, ...]:
+    """Even segment sizes in MB at the ARENA_SHARES of the live peak, above those that the space lists."""
+    live = trace.peak_requested_bytes / MIB
+    sizes = {2 * math.ceil(share * live / 2) for share in ARENA_SHARES}
+    return tuple(sorted(size for size in sizes if size > LARGE_SEGMENT_SIZES_MB[-1]))
 
 
 def requested_intervals(trace: Trace) -> tuple[int, ...]:
