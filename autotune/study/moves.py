@@ -146,7 +146,7 @@ class Moves:
             return
         size = settings.large_segment_size_mb or DEFAULT_LARGE_SEGMENT_MB
         near = {2 * round(size * factor / 2) for factor in SEGMENT_FACTORS} | {size - 2, size + 2}
-        largest = LARGEST_PAGE_MB if settings.expandable_segments else max(LARGEST_PAGE_MB, *self.arenas_mb)
+        largest = LARGEST_PAGE_MB if settings.expandable_segments else max((LARGEST_PAGE_MB, *self.arenas_mb))
         for other in _mixed(sorted({*near, DEFAULT_LARGE_SEGMENT_MB} - {size}), chance):
             if 12 <= other <= largest:
                 split, rounding = settings.max_split_size_mb, settings.max_non_split_rounding_mb

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autotune.settings import AllocatorSettings
-from autotune.study.moves import Moves
+from autotune.study.moves import LARGEST_PAGE_MB, Moves
 from autotune.study.predict import Prediction, Predictor
 from autotune.study.screen import (
     ELITES,
@@ -23,9 +25,11 @@ from autotune.study.screen import (
 from autotune.study.simplify import simplify
 from autotune.study.space import SearchSpace
 from autotune.study.split_sizes import candidate_sizes, split_sizes
+from autotune.trace import load
 from tests.traces import GIB, MIB, Program, varying
 
 TRACE = varying()
+DATA = Path(__file__).parents[2] / "data"
 SPACE = SearchSpace(torch_version=(2, 14), limited=False, split_sizes_mb=(20, 40, 60))
 GC_AND_SEGMENTS = ("garbage_collection_threshold", "large_segment_size_mb")
 
@@ -82,7 +86,7 @@ def test_anchors_are_replayed_whatever_the_space_says() -> None:
     assert predictor().predict(anchor).behaviour in [one.behaviour for one in found.classes]
 
 
-def test_pairs_of_options_with_few_values_are_all_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_of_options_with_few_values_are_looked_at_almost_all(monkeypatch: pytest.MonkeyPatch) -> None:
     limited = SearchSpace(torch_version=(2, 14), limited=True, split_sizes_mb=tuple(range(20, 84, 2)))
     replays, asked = predictor(memory_limit=GIB), set()
     predict_many = replays.predict_many
@@ -95,9 +99,8 @@ def test_pairs_of_options_with_few_values_are_all_looked_at(monkeypatch: pytest.
     screen(replays, limited, most=3000)
     pairs = {str(one): one for one in Moves.on(TRACE, limited).pairs()}
     few = {text for text, one in pairs.items() if one.options == GC_AND_SEGMENTS}
-    assert len(few) == 60
-    assert few <= asked
-    assert len(pairs.keys() & asked) < len(pairs)
+    assert len(few & asked) > 0.9 * len(few) > 50
+    assert len(pairs.keys() & asked) < 0.5 * len(pairs)
 
 
 def test_under_a_memory_limit_the_neighbours_of_the_fastest_are_looked_at() -> None:
@@ -107,6 +110,37 @@ def test_under_a_memory_limit_the_neighbours_of_the_fastest_are_looked_at() -> N
     quickest = sorted(one.seconds for one in found if one.completes)[: ELITES // 2]
     chosen = [one.seconds for one in elite(found, limited=True)]
     assert all(seconds in chosen for seconds in quickest)
+
+
+def test_segments_up_to_the_live_peak_and_above_are_looked_at_but_not_as_pages_of_expandable_ones() -> None:
+    trace = varying()
+    moves, chance = Moves.on(trace, SPACE), random.Random(3)
+    live_mb = trace.peak_requested_bytes / MIB
+    assert moves.arenas_mb
+    assert all(size > 512 and size % 2 == 0 for size in moves.arenas_mb)
+    assert moves.arenas_mb[-1] == pytest.approx(1.2 * live_mb, abs=2)
+    singles = {
+        one.large_segment_size_mb for one in moves.singles() if one.options == ("large_segment_size_mb",)
+    }
+    assert set(moves.arenas_mb) <= singles
+    large = replace(moves, arenas_mb=(20_000,))
+    settings = parse("large_segment_size_mb:20000")
+    met = [settings]
+    for _ in range(300):
+        settings = large.neighbour(settings, chance)
+        met.append(settings)
+    pages = [one.large_segment_size_mb or 0 for one in met if one.expandable_segments]
+    assert pages
+    assert max(pages) <= LARGEST_PAGE_MB < max(one.large_segment_size_mb or 0 for one in met)
+
+
+def test_without_expandable_segments_it_comes_close_to_the_live_peak() -> None:
+    trace = load(DATA / "gnn.npz")
+    replays = Predictor(trace, torch_version=(2, 14))
+    space = replace(SPACE, without=frozenset({"expandable_segments"}))
+    best = min(found.memory for found in screen(replays, space, most=300).completing)
+    assert best < 1.06 * trace.peak_requested_bytes
+    assert replays.predict(AllocatorSettings()).memory > 1.4 * trace.peak_requested_bytes
 
 
 def test_what_is_left_out_is_never_screened() -> None:
