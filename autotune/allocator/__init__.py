@@ -148,8 +148,13 @@ def explain(
     memory_limit: int | None = None,
     device_total: int | None = None,
     torch_version: TorchVersion | None = None,
+    fullest: bool = False,
 ) -> Explanation:
-    """Where the bytes are at the moment of peak reserved, as the model sees it; arguments as for `replay`."""
+    """Where the bytes are at the moment of peak reserved, as the model sees it; arguments as for `replay`.
+
+    The moment is when the peak was first reached: why the allocator asked for more. With `fullest` it is when
+    most was requested while that much was reserved: what is lost even then.
+    """
     conditions = Conditions.of(trace, memory_limit, device_total, torch_version)
     settings.validate(conditions.torch_version)
-    return explain_replay(trace, settings, conditions)
+    return explain_replay(trace, settings, conditions, fullest=fullest)

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.allocator.conditions import Conditions
+from autotune.allocator.result import DeviceCall
 from autotune.settings import AllocatorSettings
 from autotune.trace.trace import Trace
 
 if TYPE_CHECKING:
-    from autotune.allocator.model import BlockView
+    from autotune.allocator.model import BlockView, ReplaySession
 
 Sizes = npt.NDArray[np.int64]
 
@@ -75,7 +76,7 @@ class Explanation:
 
     settings: AllocatorSettings
     operation: int
-    """The row during which the peak was first reached."""
+    """The row explained: during which the peak was first reached, or the fullest of those that had it."""
     peak_reserved_bytes: int
     shares: tuple[Share, ...]
     """By pool and stream; none is empty."""
@@ -98,7 +99,9 @@ class Explanation:
         }
 
 
-def explain_replay(trace: Trace, settings: AllocatorSettings, conditions: Conditions) -> Explanation:
+def explain_replay(
+    trace: Trace, settings: AllocatorSettings, conditions: Conditions, *, fullest: bool = False
+) -> Explanation:
     """Replay up to the peak and look into the model; see `autotune.allocator.explain`."""
     from autotune.allocator.model import ReplaySession, prepare
 
@@ -106,6 +109,8 @@ def explain_replay(trace: Trace, settings: AllocatorSettings, conditions: Condit
     whole = ReplaySession(operations, settings, **asdict(conditions))
     whole.advance()
     peak, row = whole.peak_reserved
+    if fullest:
+        row = _fullest(trace, row, whole)
     partial = ReplaySession(operations, settings, **asdict(conditions))
     # Pages mapped in vain are unmapped again within the operation; then the peak is in its middle.
     partial.halt_at(peak)
@@ -118,6 +123,19 @@ def explain_replay(trace: Trace, settings: AllocatorSettings, conditions: Condit
         shares=_shares(segments, operations.size_of_block),
         pinned_segments=_pinned_segments(segments, trace),
     )
+
+
+def _fullest(trace: Trace, first: int, replayed: ReplaySession) -> int:
+    """The row with most bytes requested, from the first with peak reserved to the next call that frees.
+
+    The first one itself where it frees something, too.
+    """
+    calls = replayed.device_calls
+    frees = calls.operation[np.isin(calls.kind, (DeviceCall.FREE, DeviceCall.UNMAP))]
+    later = frees[frees >= first]
+    stop = int(later[0]) if len(later) else trace.num_operations
+    requested = np.cumsum(np.where(trace.is_alloc, trace.size, -trace.size))[first:stop]
+    return first + int(np.argmax(requested)) if len(requested) else first
 
 
 def _shares(segments: list[list[BlockView]], requested: Sizes) -> tuple[Share, ...]:

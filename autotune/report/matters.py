@@ -136,6 +136,7 @@ def what_matters(trace: Trace, recommended: AllocatorSettings, conditions: Condi
             memory_limit=conditions.memory_limit,
             device_total=conditions.device_total,
             torch_version=conditions.torch_version,
+            fullest=True,
         ),
         num_operations=trace.num_operations,
         torch_version=conditions.torch_version,

@@ -116,6 +116,19 @@ def test_the_parts_add_up_to_peak_reserved(gan: Trace, settings: str, fraction: 
     assert sum(explanation.total(kind) for kind in KINDS) == peak
 
 
+@pytest.mark.parametrize("text", ["", "expandable_segments:True", "large_segment_size_mb:1100"])
+def test_the_fullest_moment_loses_no_more_than_the_gap_to_the_live_peak(gan: Trace, text: str) -> None:
+    settings = AllocatorSettings.parse(text)
+    first, fullest = (explain(gan, settings, fullest=one) for one in (False, True))
+    result = replay(gan, settings)
+    for found in (first, fullest):
+        assert sum(found.total(kind) for kind in KINDS) == result.peak_reserved_bytes
+    assert fullest.operation >= first.operation
+    assert fullest.total("live_bytes") >= first.total("live_bytes")
+    if text.startswith("large"):
+        assert fullest.total("live_bytes") == gan.peak_requested_bytes > first.total("live_bytes")
+
+
 def test_the_document_is_json_and_holds_the_totals(gan: Trace) -> None:
     explanation = explain(gan, AllocatorSettings())
     document = json.loads(json.dumps(explanation.to_json()))
