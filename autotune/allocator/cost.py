@@ -45,7 +45,8 @@ def driver_seconds(calls: DeviceCalls, first_operation: int) -> float:
         microseconds += _interpolate(times, calls.size[counted & (calls.kind == kind)]).sum()
     for kind, times in PAGE_MICROSECONDS.items():
         chosen = counted & (calls.kind == kind)
-        pages = calls.pages[chosen]
+        # An engine that does not know pages: as if each call had one.
+        pages = calls.pages[chosen] if len(calls.pages) else np.ones(int(chosen.sum()), np.int64)
         each = _interpolate(times, calls.size[chosen] / np.maximum(pages, 1))
         microseconds += (PAGED_CALL_MICROSECONDS + pages * each).sum()
     return float(microseconds * 1e-6)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from autotune.allocator.conditions import Conditions
-from autotune.allocator.result import Engine, ReplayResult
+from autotune.allocator.result import OVERSHOOT, Engine, ReplayResult
 from autotune.measurement import Outcome
 from autotune.settings import AllocatorSettings
 from autotune.trace.trace import Trace
@@ -23,8 +23,8 @@ def smallest_limit(
 
     Completing is not monotone: with less memory the allocator releases earlier and may then lay out better,
     so that some smaller limit can happen to suffice as well. The limit is what
-    `set_per_process_memory_fraction` sets, which expandable segments may exceed by a page. None if the trace
-    does not complete in the whole device.
+    `set_per_process_memory_fraction` sets; expandable segments may exceed it by OVERSHOOT, but not by more,
+    as pages of hundreds of MB would. None if the trace does not complete in the whole device.
     """
 
     def attempt(pages: int | None) -> ReplayResult:
@@ -32,7 +32,8 @@ def smallest_limit(
         return limited.replay(engine, trace, settings)
 
     def completes(pages: int) -> bool:
-        return attempt(pages).outcome is Outcome.COMPLETED
+        found = attempt(pages)
+        return found.outcome is Outcome.COMPLETED and found.peak_reserved_bytes <= pages * PAGE + OVERSHOOT
 
     if not trace.is_alloc.any():
         return 0

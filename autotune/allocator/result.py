@@ -10,11 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.measurement import Outcome
-from autotune.settings import AllocatorSettings, TorchVersion
+from autotune.settings import DEFAULT_LARGE_SEGMENT_MB, AllocatorSettings, TorchVersion
 from autotune.trace.trace import Trace
+from autotune.units import MIB
 
 H200_TOTAL_BYTES = 150_109_880_320
 """What torch 2.11 reports as total memory of an NVIDIA H200; used where a trace does not name its GPU."""
+OVERSHOOT = DEFAULT_LARGE_SEGMENT_MB * MIB
+"""What may be held above a memory limit. The allocator checks a limit before it rounds up to pages, so that
+with expandable segments and pages of hundreds of MB it holds far more, which a smaller GPU would not have."""
 TAKEN_FOR_H200 = "The trace does not name its GPU; it is taken for an NVIDIA H200 (--gpu says another)."
 
 

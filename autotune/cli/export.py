@@ -40,11 +40,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
+    from autotune.cli.output import write_whole
     from autotune.errors import UsageError
 
     try:
-        with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
+        write_whole(path, text.encode(), replace=force)
     except FileExistsError:
         raise UsageError(
             f"{path} exists already; replace it with --force, or name another with -o."

@@ -186,6 +186,15 @@ def _print(
             cells += [format_seconds(seconds) if seconds else "", f"{rate:,.4g}" if rate else ""]
         table.add_row(*map(Text, [*cells, str(answer.runs)]))
     Console().print(table)
+    print(
+        "Found by bisection; memory does not always grow with the value, so a larger one can run, too, and "
+        "a smaller one fail."
+    )
+    if not timed:
+        print(
+            "Recorded without a GPU: the CUDA context (about 0.5 GiB) and some of what libraries take for "
+            "themselves are not counted, so leave room and check on the GPU."
+        )
     if any(answer.at_the_end for answer in answers):
         print(f"{values[-1]} is the end of the range and runs: give a larger --range to find the limit.")
     if all(answer.value is None for answer in answers):

@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from autotune.cli.output import PNG, may_write, write_whole
 from autotune.errors import UsageError, WorkFailedError
 
 
@@ -13,8 +14,10 @@ def check_picture(path: Path | None) -> None:
     """Find out whether a picture can be made at all.
 
     Raises:
-        UsageError: the package that draws it is missing.
+        UsageError: the package that draws it is missing, or something else is at its place.
     """
+    if path is not None:
+        may_write(path, PNG)
     if path is not None and importlib.util.find_spec("kaleido") is None:
         raise UsageError(
             "--png needs one more package; install it with: pip install 'autotune[image]', or use --html."
@@ -29,7 +32,8 @@ def write_picture(figure: Any, path: Path) -> None:
         WorkFailedError: the browser that draws it is missing or fails.
     """
     try:
-        figure.write_image(path, width=900, height=480, scale=2)
+        may_write(path, PNG)
+        write_whole(path, figure.to_image(format="png", width=900, height=480, scale=2), replace=True)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}.") from error
     except (RuntimeError, ValueError) as error:

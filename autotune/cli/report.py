@@ -28,13 +28,15 @@ def run(options: argparse.Namespace) -> int:
     """Show the study; 1 while nothing has completed."""
     from rich.console import Console
 
-    from autotune.errors import UsageError
+    from autotune.cli.output import HTML, may_write, write_page
     from autotune.report.summary import document, summarise
     from autotune.report.terminal import print_report
     from autotune.study.evidence import matters_of
     from autotune.study.storage import database_errors, without_password
 
     check_picture(options.png)
+    if options.html is not None:
+        may_write(options.html, HTML)
     study = open_chosen_study(options)
     with database_errors(without_password(options.storage)):
         summary = summarise(study)
@@ -42,10 +44,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         from autotune.report.page import render_page
 
-        try:
-            options.html.write_text(render_page(summary, matters), encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{options.html} cannot be written: {error.strerror}.") from error
+        write_page(options.html, render_page(summary, matters))
         print(f"autotune: wrote {options.html}", file=sys.stderr)
     if options.png is not None:
         from autotune.report.figures import pair_figure

@@ -33,9 +33,12 @@ def run(options: argparse.Namespace) -> int:
     """Measure each value; 1 if none completes."""
     from rich.console import Console
 
+    from autotune.cli.output import HTML, may_write
     from autotune.report.swept import document, print_swept
 
     check_picture(options.png)
+    if options.html is not None:
+        may_write(options.html, HTML)
     swept = _sweep(options)
     if options.json:
         print(json.dumps(document(swept), indent=2))
@@ -90,14 +93,11 @@ def _values(text: str) -> tuple[str, ...]:
 
 
 def _write_figures(swept: Swept, options: argparse.Namespace) -> None:
-    from autotune.errors import UsageError
+    from autotune.cli.output import write_page
     from autotune.report.swept import figure
 
     if options.html is not None:
-        try:
-            figure(swept).write_html(options.html, include_plotlyjs=True)
-        except OSError as error:
-            raise UsageError(f"{options.html} cannot be written: {error.strerror}.") from error
+        write_page(options.html, figure(swept).to_html(include_plotlyjs=True))
         say(f"wrote {options.html}")
     if options.png is not None:
         write_picture(figure(swept), options.png)

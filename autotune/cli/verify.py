@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(_document(summary, claim, verdict), indent=2))
     else:
-        _print(claim, verdict)
+        _print(summary, claim, verdict)
     return 0 if verdict.holds else 1
 
 
@@ -105,6 +105,7 @@ def _document(summary: Summary, claim: Claim, verdict: Verdict) -> dict[str, Any
     return {
         "study": summary.study,
         "settings": str(claim.settings),
+        "obtained": str(summary.conditions.obtained),
         "claim": {"peak_reserved_ratio": claim.memory, "step_seconds_ratio": claim.seconds},
         "found": verdict.found.to_json(),
         "holds": verdict.holds,
@@ -112,7 +113,8 @@ def _document(summary: Summary, claim: Claim, verdict: Verdict) -> dict[str, Any
     }
 
 
-def _print(claim: Claim, verdict: Verdict) -> None:
+def _print(summary: Summary, claim: Claim, verdict: Verdict) -> None:
+    from autotune.measurement import Obtained
     from autotune.report.confirmed import sentence
     from autotune.units import format_change
 
@@ -123,4 +125,10 @@ def _print(claim: Claim, verdict: Verdict) -> None:
         words.append(f"step time {format_change(claim.seconds, 1)}")
     claimed = ", ".join(words) if words else "it runs where the defaults do not"
     print(f"Settings  {claim.settings}\nClaimed   {claimed}")
-    print(f"Found     {sentence(verdict.found)}\n{verdict.sentence}")
+    measured = summary.conditions.obtained is Obtained.MEASURED
+    print(f"Found     {sentence(verdict.found, measured=measured)}\n{verdict.sentence}")
+    if not measured:
+        print(
+            f"These runs were {summary.conditions.obtained}: one recording, replayed under both settings. "
+            "Nothing was measured; check it on the GPU."
+        )

@@ -120,9 +120,10 @@ def compared(
     )
 
 
-def sentence(confirmed: Confirmed) -> str:
+def sentence(confirmed: Confirmed, *, measured: bool = True) -> str:
     """The finding in words, with its intervals."""
-    begin = f"In {confirmed.rounds} rounds in fresh processes, against the defaults:"
+    how = "in fresh processes" if measured else "of replays"
+    begin = f"In {confirmed.rounds} rounds {how}, against the defaults:"
     parts = []
     if confirmed.failures:
         parts.append(f"{confirmed.failures} of its runs did not complete")

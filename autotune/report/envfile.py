@@ -18,6 +18,7 @@ from autotune.report.stored import Row
 from autotune.report.summary import Summary
 from autotune.report.wording import cells, machine, plain, subject, third_objective
 from autotune.settings import ENVIRONMENT_VARIABLE, ROUNDUP_INTERVALS, AllocatorSettings
+from autotune.units import format_bytes
 
 _HARMLESS = re.compile(r"[A-Za-z0-9_:.,\[\]-]*")
 """Letters that neither `sh` nor Docker changes in an unquoted value."""
@@ -115,6 +116,13 @@ def _comment(summary: Summary, row: Row, pick: str) -> list[str]:
         f"of: {subject(summary)}",
         f"peak reserved {shown.memory}{change}, {third_objective(summary)} {shown.seconds}",
     ]
+    if "garbage_collection_threshold" in row.settings:
+        limit = summary.conditions.memory_limit_bytes
+        lines.append(
+            "garbage_collection_threshold acts only under a memory fraction: call "
+            "torch.cuda.set_per_process_memory_fraction in the script"
+            + (f", found with a limit of {format_bytes(limit)}." if limit else ".")
+        )
     if not row.settings:
         lines.append("The defaults are best. The empty value is meant: it overrides what is set elsewhere.")
     return [f"# {plain(line)}" for line in lines]

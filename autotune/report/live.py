@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,10 @@ from autotune.units import format_bytes, format_change
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
+
+
+SECONDS_BETWEEN_LINES = 10.0
+"""Between two lines about a screening where no bar can be shown."""
 
 
 def _bar(console: Console) -> Progress:
@@ -40,6 +45,7 @@ class ScreenProgress:
         self._console = console
         self._bar = _bar(console)
         self._task: TaskID | None = None
+        self._said = time.monotonic()
 
     def __enter__(self) -> ScreenProgress:
         return self
@@ -61,6 +67,11 @@ class ScreenProgress:
             self._bar.start()
             self._task = self._bar.add_task("settings replayed", total=most)
         self._bar.update(self._task, completed=done)
+        if not self._console.is_terminal and time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
+            self._said = time.monotonic()
+            self._console.print(
+                f"autotune: {done:,} of up to {most:,} settings replayed.", highlight=False, soft_wrap=True
+            )
 
 
 class LiveProgress:

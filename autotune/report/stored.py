@@ -126,7 +126,7 @@ def read_conditions(study: Study) -> Conditions:
     """
     document = study.user_attrs.get(CONDITIONS)
     if document is None:
-        raise StudyError(f"Study '{study.study_name}' was not made by autotune; choose another with --study.")
+        raise StudyError(f"Study '{study.study_name}' was not made by autotune; name another.")
     try:
         return Conditions.from_json(json.loads(document))
     except (ValueError, KeyError, TypeError) as error:
@@ -173,12 +173,18 @@ def _row(trial: FrozenTrial) -> Row | None:
         return Row(
             number=trial.number,
             role=Role(attributes[ROLE]),
-            settings=attributes[SETTINGS],
+            settings=_text(attributes[SETTINGS]),
             measurement=Measurement.from_json(json.loads(attributes[MEASUREMENT])),
             finished=trial.datetime_complete,
         )
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, AttributeError):
         return None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
 
 
 def _frozen(value: Any) -> Any:

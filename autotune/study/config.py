@@ -47,7 +47,7 @@ def load_study_file(path: Path) -> StudyFile:
         raise UsageError(
             f"{path} cannot be read ({error.strerror}); --config takes a study's TOML file."
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, brackets as deep
         raise UsageError(f"{path} is not TOML: {error}.") from error
     values = {key: _checked(path, key, value) for key, value in document.items()}
     for key in ("script", "trace"):

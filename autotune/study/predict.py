@@ -12,19 +12,14 @@ from autotune.allocator import smallest_fit_many
 from autotune.allocator.behaviour import behaviour
 from autotune.allocator.conditions import Conditions
 from autotune.allocator.parallel import Progress, on_all_cores
-from autotune.allocator.result import Engine
+from autotune.allocator.result import OVERSHOOT, Engine
 from autotune.measurement import Measurement, Obtained, Outcome
-from autotune.settings import DEFAULT_LARGE_SEGMENT_MB, AllocatorSettings, TorchVersion, simplicity
+from autotune.settings import AllocatorSettings, TorchVersion, simplicity
 from autotune.trace.trace import Trace
 from autotune.trial.replay_runner import ReplayRunner
-from autotune.units import MIB
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-
-OVERSHOOT = DEFAULT_LARGE_SEGMENT_MB * MIB
-"""What may be held above a memory limit. The allocator checks a limit before it rounds up to pages, so that
-with expandable segments and pages of hundreds of MB it holds far more, which a smaller GPU would not have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +37,7 @@ class Prediction:
     @property
     def completes(self) -> bool:
         """Whether the program fits into the memory."""
-        limit = self.measurement.memory_limit_bytes
-        return self.measurement.outcome is Outcome.COMPLETED and (
-            limit is None or self.memory <= limit + OVERSHOOT
-        )
+        return self.measurement.completed
 
     @property
     def memory(self) -> int:
@@ -133,11 +125,8 @@ class Predictor:
     def smallest_fits(
         self, settings: Sequence[AllocatorSettings], progress: Progress | None = None
     ) -> list[int | None]:
-        """The smallest memory in bytes in which the program completes, for each of the settings.
-
-        Where expandable segments hold more than the limit that they complete in, what they hold.
-        """
-        limits = smallest_fit_many(
+        """The smallest memory in bytes in which the program completes, for each of the settings."""
+        return smallest_fit_many(
             self.trace,
             settings,
             device_total=self._conditions.device_total,
@@ -145,13 +134,6 @@ class Predictor:
             engine=self._engine,
             progress=progress,
         )
-        pairs = [(one, limit) for one, limit in zip(settings, limits, strict=True) if limit is not None]
-        held = iter(self._on_all_cores(lambda engine, pair: self._held(engine, *pair), pairs))
-        return [None if limit is None else max(limit, next(held)) for limit in limits]
-
-    def _held(self, engine: Engine, settings: AllocatorSettings, memory_limit: int) -> int:
-        limited = replace(self._conditions, memory_limit=memory_limit)
-        return limited.replay(engine, self.trace, settings).peak_reserved_bytes
 
     def complete_within(self, memory_limit: int, settings: Sequence[AllocatorSettings]) -> list[bool]:
         """Whether the program completes in this memory, for each of the settings."""

@@ -132,7 +132,8 @@ class Request:
         ):
             if not lowest <= value <= MOST:
                 few = "few" if value < lowest else "many"
-                raise UsageError(f"--{name} {value:.6g} is too {few}; it takes {lowest} to {MOST:,}.")
+                said = f"{value:.6g}" if abs(value) < 1e300 else "so large a number"
+                raise UsageError(f"--{name} {said} is too {few}; it takes {lowest} to {MOST:,}.")
         if not 0 < self.timeout < 1e9:
             raise UsageError(f"--timeout {self.timeout:g} leaves no time to run; give a number of seconds.")
         if self.selected is not None and not 0 <= self.selected <= 1:

@@ -12,6 +12,7 @@ import contextlib
 import importlib.util
 import logging
 import sqlite3
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,7 @@ logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL + 1)
 
 LOCK_TIMEOUT_SECONDS = 60
 """How long a write waits for another writer of the same SQLite file; optuna's own 5 s are too short."""
+CREATION_ATTEMPTS = 6
 LOOK_TIMEOUT_SECONDS = 5
 """How long the first look waits."""
 
@@ -147,7 +149,16 @@ def _quietly(url: URL, engine_kwargs: dict[str, Any]) -> RDBStorage:
     text = url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return RDBStorage(text, engine_kwargs=engine_kwargs)
+        for attempt in range(CREATION_ATTEMPTS):
+            try:
+                return RDBStorage(text, engine_kwargs=engine_kwargs)
+            except (SQLAlchemyError, StorageInternalError) as error:
+                # Another run makes the tables at this moment (optuna#4621).
+                making = any(sign in str(error) for sign in ("already exists", "alembic_version"))
+                if not making or attempt == CREATION_ATTEMPTS - 1:
+                    raise
+                time.sleep(0.3 * (attempt + 1))
+    raise AssertionError("unreachable")
 
 
 def _look_at_file(path: Path, *, read_only: bool) -> None:

@@ -65,13 +65,22 @@ def claim_of(summary: Summary, settings: str | None) -> Claim:
         SettingsError: the settings are not legal.
     """
     if settings is None:
-        if summary.recommended is None or not summary.recommended.settings:
+        if summary.recommended is None or not summary.recommended.completed:
+            raise UsageError(
+                f"Nothing has completed in study '{summary.study}', so it claims nothing; "
+                "name settings with --settings."
+            )
+        if not summary.recommended.settings:
             raise UsageError(
                 f"Study '{summary.study}' recommends PyTorch's defaults, which claim nothing; "
                 "name settings with --settings."
             )
         settings = summary.recommended.settings
     parsed = AllocatorSettings.parse(settings)
+    if not str(parsed):
+        raise UsageError(
+            "PyTorch's defaults claim nothing against themselves; name settings with --settings."
+        )
     text = str(parsed)
     confirmed = next((one for one in confirmations(summary.rows) if one.settings == text), None)
     if confirmed is not None and confirmed.memory is not None:

@@ -57,6 +57,15 @@ MAX_HEADER = 4096
 MAX_LENGTHS = {"actions": 255, "meta": 1 << 20}
 
 
+def looks_like_archive(path: Path) -> bool:
+    """Whether the file is one of these, going by its table of contents."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {f"{name}.npy" for name in PER_EVENT} <= set(archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
 def read_archive(path: Path) -> tuple[Events, Recording]:
     """Events and recording of an .npz file.
 

@@ -7,14 +7,32 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from autotune.allocator.result import OVERSHOOT
 from autotune.measurement import Environment, Measurement, Obtained, Outcome
-from autotune.settings import ROUNDUP_INTERVALS, AllocatorSettings, TorchVersion, parse_torch_version
+from autotune.settings import (
+    ROUNDUP_INTERVALS,
+    AllocatorSettings,
+    TorchVersion,
+    parse_torch_version,
+)
 from autotune.trial.runner import Job
-from autotune.units import MIB
+from autotune.units import MIB, format_bytes
 
 COUNTERS = ("num_device_alloc", "num_device_free", "num_alloc_retries")
 UNLIMITED = (-1, (1 << 64) - 1, (1 << 63) - 1)
 """How releases of torch report a `max_split_size` that is not set."""
+
+
+def beyond_limit(outcome: Outcome, reserved_bytes: int | None, memory_limit: int | None) -> str | None:
+    """Why a run that completed does not fit a GPU as small as its memory limit; None if it does."""
+    if outcome is not Outcome.COMPLETED or memory_limit is None or not reserved_bytes:
+        return None
+    if reserved_bytes <= memory_limit + OVERSHOOT:
+        return None
+    return (
+        f"It held {format_bytes(reserved_bytes)} in large pages, which the allocator lets pass, and a GPU of "
+        f"{format_bytes(memory_limit)} does not have."
+    )
 
 
 def measurement_of(
@@ -36,6 +54,8 @@ def measurement_of(
         differences = difference(settings, reported, parse_torch_version(answer["torch"]))
         if differences:
             outcome, reason = Outcome.REJECTED, f"The settings were not in effect: {'; '.join(differences)}."
+    if too_much := beyond_limit(outcome, peaks.get("peak_reserved_bytes"), job.memory_limit_bytes):
+        outcome, reason = Outcome.OUT_OF_MEMORY, too_much
     return Measurement(
         settings=str(settings),
         settings_in_effect=None if reported is None else str(in_effect(settings, reported)),

@@ -10,6 +10,7 @@ from autotune.allocator.devices import Card
 from autotune.errors import UsageError
 from autotune.measurement import Measurement, Obtained
 from autotune.settings import AllocatorSettings
+from autotune.trace.archive import looks_like_archive
 from autotune.trial.estimate import estimate
 from autotune.trial.facts import Facts
 from autotune.trial.outcome import measurement_of
@@ -54,6 +55,8 @@ def record(
     """
     if trace_file.is_dir() or not is_writable(trace_file.absolute().parent):
         raise UsageError(f"The trace file {trace_file} cannot be written; choose another place with -o.")
+    if trace_file.exists() and trace_file.stat().st_size and not looks_like_archive(trace_file):
+        raise UsageError(f"{trace_file} exists already and is no trace; choose another place with -o.")
     trace_file.parent.mkdir(parents=True, exist_ok=True)
     target = str(trace_file.absolute())
     if not facts.usable:

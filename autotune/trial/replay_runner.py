@@ -10,6 +10,7 @@ from autotune.allocator.result import DeviceCall, ReplayResult
 from autotune.measurement import Environment, Measurement, Obtained, Outcome
 from autotune.settings import AllocatorSettings, TorchVersion
 from autotune.trace.trace import Trace
+from autotune.trial.outcome import beyond_limit
 from autotune.units import format_bytes
 
 UNKNOWN_WARMUP_SHARE = 0.2
@@ -71,12 +72,15 @@ class ReplayRunner:
         settings = str(result.settings)
         allocs, frees = self._steady_calls(result)
         known = allocs is not None
+        outcome, reason = result.outcome, self._reason(result)
+        if too_much := beyond_limit(outcome, result.peak_reserved_bytes, self._memory_limit):
+            outcome, reason = Outcome.OUT_OF_MEMORY, too_much
         return Measurement(
             settings=settings,
             settings_in_effect=settings,
             obtained=self.obtained,
-            outcome=result.outcome,
-            reason=self._reason(result),
+            outcome=outcome,
+            reason=reason,
             notes=self.notes,
             environment=self.environment,
             memory_limit_bytes=self._memory_limit,
@@ -88,7 +92,7 @@ class ReplayRunner:
             num_device_alloc=result.num_device_alloc,
             num_device_free=result.num_device_free,
             num_alloc_retries=result.num_alloc_retries,
-            num_ooms=int(result.outcome is Outcome.OUT_OF_MEMORY),
+            num_ooms=int(outcome is Outcome.OUT_OF_MEMORY),
             steady_device_alloc=allocs,
             steady_device_free=frees,
             allocator_seconds=driver_seconds(result.device_calls, self._first_operation) if known else None,

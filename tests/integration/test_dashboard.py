@@ -23,7 +23,7 @@ GNN = str(Path(__file__).parents[1] / "data" / "gnn.npz")
 @pytest.fixture(autouse=True)
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["run", "--trace", GNN, "--trials", "4"]) == 0
+    assert main(["run", "--trace", GNN, "--trials", "4", "--engine", "off"]) == 0
 
 
 @pytest.fixture

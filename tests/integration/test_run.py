@@ -118,7 +118,7 @@ def test_the_replays_are_those_of_the_replay_command(autotune: Autotune) -> None
 
 
 def test_the_run_ends_with_its_report_and_commands_that_work(autotune: Autotune) -> None:
-    status, out, err = autotune("run", "--trace", GNN, "--trials", "3")
+    status, out, err = autotune("run", "--trace", GNN, "--trials", "3", *PLAIN)
     assert status == 0
     assert "Replayed" in out
     commands = [line.split()[3:] for line in err.splitlines() if line.startswith("  python -m autotune")]
@@ -191,10 +191,10 @@ def test_two_runs_started_at_the_same_moment_lose_and_repeat_nothing() -> None:
 
 
 def test_more_trials_later_add_to_the_study(autotune: Autotune) -> None:
-    autotune("run", "--trace", GNN, "--trials", "3")
-    _, _, err = autotune("run", "--trace", GNN, "--trials", "3")
+    autotune("run", "--trace", GNN, "--trials", "3", *PLAIN)
+    _, _, err = autotune("run", "--trace", GNN, "--trials", "3", *PLAIN)
     assert "has 3 trials already; --trials 23 adds" in err
-    autotune("run", "--trace", GNN, "--trials", "5")
+    autotune("run", "--trace", GNN, "--trials", "5", *PLAIN)
     assert len(trials()) == 5
 
 
@@ -229,7 +229,7 @@ def test_what_the_environment_sets_is_said_tried_and_compared(
     autotune: Autotune, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:300, roundup_power2_divisions:4")
-    _, out, err = autotune("run", "--trace", GNN, "--trials", "4", "--json")
+    _, out, err = autotune("run", "--trace", GNN, "--trials", "4", *PLAIN, "--json")
     trial = json.loads(out)["trials"][2]
     assert trial["role"] == "environment"
     assert AllocatorSettings.parse(trial["settings"]) == AllocatorSettings.parse(
@@ -240,7 +240,7 @@ def test_what_the_environment_sets_is_said_tried_and_compared(
 
 def test_given_settings_are_tried(autotune: Autotune) -> None:
     _, out, _ = autotune(
-        "run", "--trace", GNN, "--trials", "3", "--settings", "max_split_size_mb:333", "--json"
+        "run", "--trace", GNN, "--trials", "3", *PLAIN, "--settings", "max_split_size_mb:333", "--json"
     )
     assert [(trial["role"], trial["settings"]) for trial in json.loads(out)["trials"]][2] == (
         "given",
@@ -350,7 +350,7 @@ def test_a_study_file_says_what_the_command_line_does_not(autotune: Autotune, fo
     Path("study.toml").write_text(
         f'trace = "{GNN}"\nstudy = "written"\ntrials = 2\nwithout = ["expandable_segments"]\n'
     )
-    _, out, _ = autotune("run", "--config", "study.toml", "--trials", "3", "--json")
+    _, out, _ = autotune("run", "--config", "study.toml", "--trials", "3", *PLAIN, "--json")
     found = json.loads(out)
     assert found["study"] == "written"
     assert len(found["trials"]) == 3

@@ -17,7 +17,18 @@ COMMANDS = ("report", "report --json", "export", f"replay {shlex.quote(str(TRACE
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("study")
-    command = [sys.executable, "-m", "autotune", "run", "--trace", str(TRACE), "--trials", "3"]
+    command = [
+        sys.executable,
+        "-m",
+        "autotune",
+        "run",
+        "--trace",
+        str(TRACE),
+        "--trials",
+        "3",
+        "--engine",
+        "off",
+    ]
     subprocess.run([*command, "--engine", "off"], cwd=found, check=True, capture_output=True)
     return found
 
