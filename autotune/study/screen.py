@@ -16,7 +16,7 @@ from autotune.settings import AllocatorSettings
 from autotune.study.evenly import evenly
 from autotune.study.moves import Moves
 from autotune.study.predict import Prediction, Predictor
-from autotune.study.space import SearchSpace
+from autotune.study.space import LARGE_SEGMENT_SIZES_MB, SearchSpace
 
 MOST_SETTINGS = 3000
 """Settings that a screening replays."""
@@ -168,11 +168,13 @@ def _sampled(
     """As many as wanted, of every combination of options equally many as far as it has them.
 
     Else a pair with few values, such as garbage collection and segment size, which can be the best one under
-    a memory limit, would hardly be looked at for the hundreds of split sizes with roundup lists.
+    a memory limit, would hardly be looked at for the hundreds of split sizes with roundup lists. A segment as
+    large as the program counts as an option of its own.
     """
-    kinds: dict[tuple[str, ...], list[AllocatorSettings]] = {}
+    kinds: dict[tuple[tuple[str, ...], bool], list[AllocatorSettings]] = {}
     for one in {str(each): each for each in settings}.values():
-        kinds.setdefault(one.options, []).append(one)
+        arena = (one.large_segment_size_mb or 0) > LARGE_SEGMENT_SIZES_MB[-1]
+        kinds.setdefault((one.options, arena), []).append(one)
     for members in kinds.values():
         chance.shuffle(members)
     turns = itertools.chain.from_iterable(itertools.zip_longest(*kinds.values()))
