@@ -134,8 +134,8 @@ def _fullest(trace: Trace, first: int, replayed: ReplaySession) -> int:
     frees = calls.operation[np.isin(calls.kind, (DeviceCall.FREE, DeviceCall.UNMAP))]
     later = frees[frees >= first]
     stop = int(later[0]) if len(later) else trace.num_operations
-    requested = np.cumsum(np.where(trace.is_alloc, trace.size, -trace.size))[first:stop]
-    return first + int(np.argmax(requested)) if len(requested) else first
+    live = trace.live_bytes[first:stop]
+    return first + int(np.argmax(live)) if len(live) else first
 
 
 def _shares(segments: list[list[BlockView]], requested: Sizes) -> tuple[Share, ...]:

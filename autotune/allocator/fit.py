@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from autotune.allocator.conditions import Conditions
-from autotune.allocator.result import OVERSHOOT, Engine, ReplayResult
-from autotune.measurement import Outcome
+from autotune.allocator.result import Engine, ReplayResult, fits
 from autotune.settings import AllocatorSettings
 from autotune.trace.trace import Trace
 from autotune.units import MIB
@@ -33,7 +32,7 @@ def smallest_limit(
 
     def completes(pages: int) -> bool:
         found = attempt(pages)
-        return found.outcome is Outcome.COMPLETED and found.peak_reserved_bytes <= pages * PAGE + OVERSHOOT
+        return fits(found.outcome, found.peak_reserved_bytes, pages * PAGE)
 
     if not trace.is_alloc.any():
         return 0

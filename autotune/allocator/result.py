@@ -22,6 +22,12 @@ with expandable segments and pages of hundreds of MB it holds far more, which a 
 TAKEN_FOR_H200 = "The trace does not name its GPU; it is taken for an NVIDIA H200 (--gpu says another)."
 
 
+def fits(outcome: Outcome, reserved_bytes: int | None, memory_limit: int | None) -> bool:
+    """Whether a run completed, on a GPU as small as its memory limit, too."""
+    within = memory_limit is None or (reserved_bytes or 0) <= memory_limit + OVERSHOOT
+    return outcome is Outcome.COMPLETED and within
+
+
 class DeviceCall(IntEnum):
     """Kinds of calls that the allocator makes to the driver. The only slow thing an allocator does."""
 

@@ -67,15 +67,15 @@ class Plan:
         """Whether nothing is left to gain after these rows."""
         return self.early_stop and self.guide is not None and nothing_to_gain(rows, self.guide)
 
-    def still_worth(self, rows: Sequence[Row]) -> list[Candidate]:
-        """The first candidates, without screened ones that after these rows are not worth a trial."""
-        if not self.early_stop or self.guide is None:
-            return list(self.first)
-        worth = {found.behaviour for found in worth_a_trial(rows, self.guide)}
+    def worth_running(self, candidates: Sequence[Candidate], rows: Sequence[Row]) -> Sequence[Candidate]:
+        """The candidates, without screened ones that after these rows are not worth a trial."""
         guide = self.guide
+        if not self.early_stop or guide is None or all(one.role is not Role.SCREENED for one in candidates):
+            return candidates
+        worth = {found.behaviour for found in worth_a_trial(rows, guide)}
         return [
             one
-            for one in self.first
+            for one in candidates
             if one.role is not Role.SCREENED or guide.behaviour(one.settings) in worth
         ]
 
@@ -146,7 +146,8 @@ def _untried(study: optuna.Study, plan: Plan, rows: Sequence[Row]) -> Candidate 
     """The next of the first candidates, else what the sampler proposes; None when nothing is left to try."""
     known = _known(study, rows, plan)
     _note_repetitions(study, plan, rows)
-    candidate = next((one for one in plan.still_worth(rows) if _is_wanted(one, known)), None)
+    wanted = [one for one in plan.first if _is_wanted(one, known)]
+    candidate = next(iter(plan.worth_running(wanted, rows)), None)
     if candidate is None and not plan.stops(rows):
         candidate = _proposal(study, plan, rows, known)
     return candidate

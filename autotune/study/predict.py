@@ -12,8 +12,8 @@ from autotune.allocator import smallest_fit_many
 from autotune.allocator.behaviour import behaviour
 from autotune.allocator.conditions import Conditions
 from autotune.allocator.parallel import Progress, on_all_cores
-from autotune.allocator.result import OVERSHOOT, Engine
-from autotune.measurement import Measurement, Obtained, Outcome
+from autotune.allocator.result import Engine, fits
+from autotune.measurement import Measurement, Obtained
 from autotune.settings import AllocatorSettings, TorchVersion, simplicity
 from autotune.trace.trace import Trace
 from autotune.trial.replay_runner import ReplayRunner
@@ -141,8 +141,7 @@ class Predictor:
 
         def completes(engine: Engine, each: AllocatorSettings) -> bool:
             result = limited.replay(engine, self.trace, each)
-            held = result.peak_reserved_bytes
-            return result.outcome is Outcome.COMPLETED and held <= memory_limit + OVERSHOOT
+            return fits(result.outcome, result.peak_reserved_bytes, memory_limit)
 
         return self._on_all_cores(completes, settings)
 

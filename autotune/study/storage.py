@@ -149,16 +149,17 @@ def _quietly(url: URL, engine_kwargs: dict[str, Any]) -> RDBStorage:
     text = url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for attempt in range(CREATION_ATTEMPTS):
+        attempt = 1
+        while True:
             try:
                 return RDBStorage(text, engine_kwargs=engine_kwargs)
             except (SQLAlchemyError, StorageInternalError) as error:
                 # Another run makes the tables at this moment (optuna#4621).
                 making = any(sign in str(error) for sign in ("already exists", "alembic_version"))
-                if not making or attempt == CREATION_ATTEMPTS - 1:
+                if not making or attempt == CREATION_ATTEMPTS:
                     raise
-                time.sleep(0.3 * (attempt + 1))
-    raise AssertionError("unreachable")
+                time.sleep(0.3 * attempt)
+                attempt += 1
 
 
 def _look_at_file(path: Path, *, read_only: bool) -> None:

@@ -83,7 +83,12 @@ class Trace:
     @property
     def peak_requested_bytes(self) -> int:
         """Most bytes alive at once, unrounded: no allocator needs less."""
-        return int(np.cumsum(np.where(self.is_alloc, self.size, -self.size)).max(initial=0))
+        return int(self.live_bytes.max(initial=0))
+
+    @property
+    def live_bytes(self) -> Rows:
+        """(n,) bytes requested and not freed, after each row."""
+        return np.cumsum(np.where(self.is_alloc, self.size, -self.size))
 
     @property
     def num_streams(self) -> int:

@@ -7,14 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from autotune.allocator.result import OVERSHOOT
+from autotune.allocator.result import fits
 from autotune.measurement import Environment, Measurement, Obtained, Outcome
-from autotune.settings import (
-    ROUNDUP_INTERVALS,
-    AllocatorSettings,
-    TorchVersion,
-    parse_torch_version,
-)
+from autotune.settings import ROUNDUP_INTERVALS, AllocatorSettings, TorchVersion, parse_torch_version
 from autotune.trial.runner import Job
 from autotune.units import MIB, format_bytes
 
@@ -25,10 +20,9 @@ UNLIMITED = (-1, (1 << 64) - 1, (1 << 63) - 1)
 
 def beyond_limit(outcome: Outcome, reserved_bytes: int | None, memory_limit: int | None) -> str | None:
     """Why a run that completed does not fit a GPU as small as its memory limit; None if it does."""
-    if outcome is not Outcome.COMPLETED or memory_limit is None or not reserved_bytes:
+    if outcome is not Outcome.COMPLETED or fits(outcome, reserved_bytes, memory_limit):
         return None
-    if reserved_bytes <= memory_limit + OVERSHOOT:
-        return None
+    assert reserved_bytes is not None and memory_limit is not None
     return (
         f"It held {format_bytes(reserved_bytes)} in large pages, which the allocator lets pass, and a GPU of "
         f"{format_bytes(memory_limit)} does not have."
