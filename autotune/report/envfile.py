@@ -16,7 +16,7 @@ from datetime import datetime
 
 from autotune.report.stored import Row
 from autotune.report.summary import Summary
-from autotune.report.wording import cells, machine, plain, subject, third_objective
+from autotune.report.wording import NEEDS_FRACTION, cells, machine, plain, subject, third_objective
 from autotune.settings import ENVIRONMENT_VARIABLE, ROUNDUP_INTERVALS, AllocatorSettings
 from autotune.units import format_bytes
 
@@ -118,11 +118,7 @@ def _comment(summary: Summary, row: Row, pick: str) -> list[str]:
     ]
     if "garbage_collection_threshold" in row.settings:
         limit = summary.conditions.memory_limit_bytes
-        lines.append(
-            "garbage_collection_threshold acts only under a memory fraction: call "
-            "torch.cuda.set_per_process_memory_fraction in the script"
-            + (f", found with a limit of {format_bytes(limit)}." if limit else ".")
-        )
+        lines.append(f"{NEEDS_FRACTION}{f' Found with a limit of {format_bytes(limit)}.' if limit else ''}")
     if not row.settings:
         lines.append("The defaults are best. The empty value is meant: it overrides what is set elsewhere.")
     return [f"# {plain(line)}" for line in lines]

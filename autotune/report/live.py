@@ -45,7 +45,7 @@ class ScreenProgress:
         self._console = console
         self._bar = _bar(console)
         self._task: TaskID | None = None
-        self._said = time.monotonic()
+        self._said = 0.0
 
     def __enter__(self) -> ScreenProgress:
         return self
@@ -65,6 +65,7 @@ class ScreenProgress:
                 f"autotune: Screening up to {most:,} settings by replay.", highlight=False, soft_wrap=True
             )
             self._bar.start()
+            self._said = time.monotonic()
             self._task = self._bar.add_task("settings replayed", total=most)
         self._bar.update(self._task, completed=done)
         if not self._console.is_terminal and time.monotonic() - self._said > SECONDS_BETWEEN_LINES:

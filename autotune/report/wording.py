@@ -19,6 +19,10 @@ from autotune.units import format_bytes, format_change, format_percent, format_s
 
 DEFAULTS = "(PyTorch's defaults)"
 
+NEEDS_FRACTION = (
+    "garbage_collection_threshold works only under a memory fraction below 1: "
+    "call torch.cuda.set_per_process_memory_fraction in the script."
+)
 _OBTAINED = {
     Obtained.MEASURED: "Measured: every trial is a real run on the GPU.",
     Obtained.REPLAYED: "Replayed: a trace recorded on a GPU, run through a model of the allocator. "
@@ -179,10 +183,7 @@ def warnings(summary: Summary) -> list[str]:
         )
     row = summary.recommended
     if row is not None and "garbage_collection_threshold" in row.settings:
-        found.append(
-            "garbage_collection_threshold works only under a memory fraction below 1: "
-            "call torch.cuda.set_per_process_memory_fraction in the script."
-        )
+        found.append(NEEDS_FRACTION)
     return [plain(sentence) for sentence in dict.fromkeys(found)]
 
 
