@@ -18,6 +18,7 @@ import statistics
 import sys
 from collections.abc import Iterable, Sequence
 
+from autotune.measurement import Obtained
 from autotune.metrics import PEAK_RESERVED
 from autotune.report.pick import Point, point
 from autotune.report.stored import Role, Row, confirmation, searched
@@ -34,20 +35,31 @@ def main() -> None:
     """Print a Markdown table of two columns."""
     if len(sys.argv) != 5:
         sys.exit(__doc__)
-    pairs = zip(sys.argv[1::2], sys.argv[2::2], strict=True)
-    found = [summarise(load_study(open_storage(url, read_only=True), name)) for url, name in pairs]
+    found = measured_studies(sys.argv[1:])
     defaults = [row for summary in found for row in summary.rows if row.role is Role.DEFAULT and point(row)]
     if not defaults or not all(summary.recommended for summary in found):
         sys.exit("One of the studies has nothing that completed.")
-    columns = [column(summary, defaults) for summary in found]
+    columns = [
+        column(summary, defaults, other) for summary, other in zip(found, reversed(found), strict=True)
+    ]
     print("| | " + " | ".join(summary.study for summary in found) + " |")
     print("|---|" + "---:|" * len(found))
     for name in columns[0]:
         print(f"| {name} | " + " | ".join(values[name] for values in columns) + " |")
 
 
-def column(summary: Summary, defaults: Sequence[Row]) -> dict[str, str]:
-    """What there is to say of one study, measured by the defaults' runs."""
+def measured_studies(named: Sequence[str]) -> list[Summary]:
+    """The studies of STORAGE STUDY STORAGE STUDY; ends the program if one has no step times."""
+    pairs = zip(named[::2], named[1::2], strict=True)
+    found = [summarise(load_study(open_storage(url, read_only=True), name)) for url, name in pairs]
+    for summary in found:
+        if summary.conditions.obtained is not Obtained.MEASURED:
+            sys.exit(f"Study '{summary.study}' is {summary.conditions.obtained}; it has no step times.")
+    return found
+
+
+def column(summary: Summary, defaults: Sequence[Row], other: Summary) -> dict[str, str]:
+    """What there is to say of one study, measured by the defaults' runs and beside the other study."""
     reference, noise = median_point(points(defaults)), time_noise(defaults) or 0.0
     chosen = summary.recommended and point(summary.recommended)
     assert chosen
@@ -60,6 +72,9 @@ def column(summary: Summary, defaults: Sequence[Row]) -> dict[str, str]:
         "GPU time of the confirmation": format_seconds(gpu_seconds(confirming)),
         "smallest peak reserved": PEAK_RESERVED.format(min(found[0] for found in points(trials))),
         "found in trial": str(1 + min(range(len(trials)), key=lambda at: memory_of(trials[at]))),
+        "GPU time until the smallest peak of the other": until(
+            summary.rows, min(map(memory_of, searched(other.rows)))
+        ),
         "recommended: peak reserved": format_bytes(chosen[0]),
         "recommended: step time": format_seconds(chosen[2]),
         "hypervolume": f"{hypervolume(points(trials), reference):.3f}",
@@ -92,6 +107,15 @@ def levelled(found: Iterable[Point], seconds: float, noise: float) -> list[Point
 def gpu_seconds(rows: Iterable[Row]) -> float:
     """Time for which the trials held the GPU: start-up and script."""
     return sum((row.measurement.startup_seconds or 0) + (row.measurement.script_seconds or 0) for row in rows)
+
+
+def until(rows: Sequence[Row], memory: float) -> str:
+    """GPU time of all rows up to the first that reserves no more than this; a row of confirmation is none."""
+    tried = set(map(id, searched(rows)))
+    for number, row in enumerate(rows, start=1):
+        if id(row) in tried and memory_of(row) <= memory:
+            return format_seconds(gpu_seconds(rows[:number]))
+    return "not reached"
 
 
 def points(rows: Iterable[Row]) -> list[Point]:

@@ -31,7 +31,7 @@ from autotune.trace import Trace
 from autotune.trial.recording import record
 from autotune.trial.replay_runner import ReplayRunner
 from autotune.trial.runner import Runner
-from autotune.units import format_bytes, format_change
+from autotune.units import format_bytes, format_change, format_seconds
 
 SCREENED_SHARE = 1 / 3
 """Share of the trials that members of the predicted front get."""
@@ -198,7 +198,10 @@ def _record(subject: Subject, path: Path, say: Say) -> Trace:
         measurement = record(job, subject.facts, path, settings=settings, say=say)
     if measurement.outcome not in (Outcome.COMPLETED, Outcome.OUT_OF_MEMORY):
         raise AutotuneError(measurement.reason or f"it ended: {measurement.outcome}.")
-    return traces.load(path)
+    trace = traces.load(path)
+    seconds = (measurement.startup_seconds or 0) + (measurement.script_seconds or 0)
+    say(f"Recorded {trace.num_operations:,} allocations and frees in {format_seconds(seconds)}.")
+    return trace
 
 
 def _sentence(screened: Screened, predictor: Predictor) -> str:
