@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 
 from autotune.measurement import Obtained
 from autotune.metrics import PEAK_RESERVED
-from autotune.report.pick import Point, point
+from autotune.report.objectives import Point, point
 from autotune.report.stored import Role, Row, confirmation, searched
 from autotune.report.summary import Summary, summarise
 from autotune.study.book import load_study

@@ -14,7 +14,7 @@ import argparse
 import contextlib
 from collections.abc import Sequence
 
-from autotune.report.pick import Point, point
+from autotune.report.objectives import Point, point
 from autotune.report.stored import Role, Row, searched
 from autotune.report.summary import Summary
 from autotune.settings import AllocatorSettings

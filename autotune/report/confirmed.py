@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from autotune.measurement import Measurement
-from autotune.report.noise import Change, change
+from autotune.report.noise import Change, change, percentile_95
+from autotune.report.pace import LONGER_TAIL_TOLERATED, SLOWER_TOLERATED
 from autotune.report.stored import Row, confirmation, searched
 from autotune.settings import simplicity
 from autotune.units import format_bytes, format_change
@@ -37,33 +39,50 @@ class Confirmed:
     """None where either side failed, or there was but one round."""
     seconds: Change | None
     """Of the median step; None also where steps were not timed."""
+    tail: Change | None = None
+    """Of the step time that 95 % of the steps do not exceed; None also with fewer than twenty steps."""
 
     def to_json(self) -> dict[str, Any]:
         """The fields, for `--json`."""
         return asdict(self)
 
 
-def confirmed_pick(rows: Sequence[Row], chosen: Row | None, baseline: Row | None) -> Row | None:
+def confirmed_pick(
+    rows: Sequence[Row], chosen: Row | None, baseline: Row | None, *, limited: bool = False
+) -> Row | None:
     """The recommendation after a confirmation: of the finalists, the one that it shows to be best.
 
     A search picks what looked best in one run of a certain length, so part of its gain is luck, or holds for
     that length only. Once the chosen row has run in three rounds or more, those runs decide: among the
-    finalists that never failed, that save memory beyond noise and are not slower beyond noise (the chosen one
-    may be: its price was weighed), the smallest peak reserved; within 1 % of the defaults' the simplest
-    settings, which gain as much and are easier to trust. If none is left, the defaults. Where the defaults
-    do not run, there is no such yardstick, and the chosen one stays as long as it never failed.
+    finalists that never failed, that save memory beyond noise and are not slower (`_slower`), the smallest
+    peak reserved; within 1 % of the defaults' the simplest settings, which gain as much and are easier to
+    trust. If none is left, the chosen one if it saves more than it costs (the product of both changes is
+    below one), else the defaults. Where the defaults do not run, there is no such yardstick, and the chosen
+    one stays as long as it never failed.
+
+    Under a memory limit: among the finalists that never failed, the defaults included, and are not slower
+    than another of them, the smallest peak reserved, in the simplest settings within 1 %.
 
     Args:
         rows: the study's rows.
         chosen: the search's own pick.
         baseline: the defaults' row.
+        limited: whether there is a memory limit.
     """
     found = {one.settings: one for one in confirmations(rows) if one.rounds >= LEAST_ROUNDS}
-    if chosen is None or chosen.settings not in found:
+    runs = confirming_runs(rows)
+    if chosen is None or len(runs.get(chosen.settings, ())) < LEAST_ROUNDS:
+        return chosen
+    if limited:
+        finalists = [row for row in searched(rows) if row.completed and row.settings in {"", *found}]
+        return _fastest_that_fits(finalists, runs) or chosen
+    if chosen.settings not in found:
         return chosen
     finalists = [row for row in searched(rows) if row.completed and row.settings in found]
-    good = [row for row in finalists if _holds(found[row.settings], may_be_slower=row is chosen)]
+    good = [row for row in finalists if _holds(found[row.settings])]
     if not good:
+        if _worth_its_price(found[chosen.settings]):
+            return chosen
         return baseline if baseline is not None and baseline.completed else chosen
     least = min(_memory(found[row.settings]) for row in good)
     near = [row for row in good if _memory(found[row.settings]) <= least + MARGIN]
@@ -72,25 +91,59 @@ def confirmed_pick(rows: Sequence[Row], chosen: Row | None, baseline: Row | None
     return min(near, key=lambda row: simplicity(row.settings))
 
 
-def _holds(one: Confirmed, *, may_be_slower: bool) -> bool:
+def _holds(one: Confirmed) -> bool:
     if one.failures:
         return False
     if one.reference_failures:
         return True  # It runs where the defaults do not.
     saves = one.memory is not None and one.memory.high < 1
-    slower = one.seconds is not None and one.seconds.low > 1
-    return saves and (may_be_slower or not slower)
+    return saves and not _slower(one)
+
+
+def _slower(one: Confirmed) -> bool:
+    """Beyond noise, and by more than counts as equally fast; in the typical step or in the slowest ones."""
+    limits = ((one.seconds, SLOWER_TOLERATED), (one.tail, LONGER_TAIL_TOLERATED))
+    return any(found is not None and found.low > 1 and found.ratio > 1 + most for found, most in limits)
+
+
+def _worth_its_price(one: Confirmed) -> bool:
+    if one.failures or one.memory is None or one.memory.high >= 1:
+        return False
+    return one.memory.ratio * (one.seconds.ratio if one.seconds else 1.0) < 1
+
+
+def _fastest_that_fits(finalists: Sequence[Row], runs: Mapping[str, Sequence[Measurement]]) -> Row | None:
+    """Of the finalists that no other is faster than, the least memory in the simplest settings."""
+    sound = [row for row in finalists if all(one.completed for one in runs[row.settings])]
+    fast = [
+        row
+        for row in sound
+        if not any(_slower(compared(row.settings, runs[one.settings], runs[row.settings])) for one in sound)
+    ]
+    memory = {
+        row.settings: statistics.median(one.peak_reserved_bytes or 0 for one in runs[row.settings])
+        for row in fast
+    }
+    least = min(memory.values(), default=0)
+    near = [row for row in fast if memory[row.settings] <= least * (1 + MARGIN)]
+    return min(near, key=lambda row: simplicity(row.settings), default=None)
 
 
 def _memory(one: Confirmed) -> float:
     return one.memory.ratio if one.memory is not None else 1.0
 
 
-def confirmations(rows: Sequence[Row]) -> list[Confirmed]:
-    """One entry for each finalist other than the defaults, in the order of their first runs."""
+def confirming_runs(rows: Sequence[Row]) -> dict[str, list[Measurement]]:
+    """The runs of the latest confirmation, by settings, in the order of their first runs."""
     runs: dict[str, list[Measurement]] = {}
     for row in confirmation(rows):
         runs.setdefault(row.settings, []).append(row.measurement)
+    return runs
+
+
+def confirmations(rows: Sequence[Row]) -> list[Confirmed]:
+    """One entry for each finalist other than the defaults, in the order of their first runs."""
+    runs = confirming_runs(rows)
     references = runs.pop("", [])
     return [compared(settings, references, found) for settings, found in runs.items()]
 
@@ -102,6 +155,7 @@ def compared(
     rounds = list(zip(references, measurements, strict=False))
     complete = [pair for pair in rounds if all(one.completed for one in pair)]
     timed = [pair for pair in complete if all(one.median_step_seconds for one in pair)]
+    sides = list(zip(*timed, strict=True)) or [(), ()]
     return Confirmed(
         settings=settings,
         rounds=len(rounds),
@@ -117,6 +171,7 @@ def compared(
             [one.median_step_seconds or 0.0 for one, _ in timed],
             [one.median_step_seconds or 0.0 for _, one in timed],
         ),
+        tail=change(*([percentile_95(one.step_seconds) or 0.0 for one in side] for side in sides)),
     )
 
 
@@ -133,12 +188,15 @@ def sentence(confirmed: Confirmed, *, measured: bool = True) -> str:
         )
     if confirmed.peak_reserved_bytes and confirmed.memory is None:
         parts.append(f"peak reserved {format_bytes(max(confirmed.peak_reserved_bytes))}")
-    parts += [
-        f"{name} {_change(found)}"
-        for name, found in (("peak reserved", confirmed.memory), ("step time", confirmed.seconds))
-        if found is not None
-    ]
+    parts += changes(confirmed)
     return f"{begin} {'; '.join(parts) or 'nothing to compare'}."
+
+
+def changes(confirmed: Confirmed) -> list[str]:
+    """What changes, with intervals; the slowest steps only where they do beyond noise."""
+    tail = confirmed.tail if confirmed.tail and confirmed.tail.beyond_noise else None
+    named = (("peak reserved", confirmed.memory), ("step time", confirmed.seconds), ("its p95", tail))
+    return [f"{name} {_change(found)}" for name, found in named if found is not None]
 
 
 def _change(found: Change) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from autotune.report.pick import point
+from autotune.report.objectives import point
 from autotune.report.stored import Row
 from autotune.report.summary import Summary
 from autotune.report.wording import DEFAULTS, plain

@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from autotune.report.pick import point
+from autotune.report.objectives import point
 from autotune.report.stored import Role, Row
 from autotune.report.wording import DEFAULTS, outcome, plain, seconds_with_spread
 from autotune.units import format_bytes, format_change

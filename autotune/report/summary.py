@@ -13,9 +13,11 @@ from autotune.measurement import Measurement, Obtained
 from autotune.metrics import Metric, metric_values, objectives
 from autotune.report.confirmed import confirmations, confirmed_pick
 from autotune.report.doubts import retried_steps, rises_at_the_end
-from autotune.report.noise import median_interval, percentile_95, spread
+from autotune.report.noise import median_interval, percentile_95
+from autotune.report.objectives import point
+from autotune.report.pace import Pace, noise_of_runs
 from autotune.report.pareto import front
-from autotune.report.pick import balanced_pick, memory_pick, point, speed_pick
+from autotune.report.pick import balanced_pick, memory_pick, speed_pick
 from autotune.report.stored import Conditions, Role, Row, read_conditions, read_rows, read_same_as, searched
 
 if TYPE_CHECKING:
@@ -121,12 +123,12 @@ def summarise(study: Study) -> Summary:
 def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Summary:
     """The summary of rows that were read already."""
     tried = searched(rows)
-    repeated = [row.measurement.median_step_seconds for row in rows if row.role is Role.DEFAULT]
-    noise = spread([seconds for seconds in repeated if seconds])
     defaults = [row for row in tried if row.role is Role.DEFAULT]
     baseline = defaults[-1] if defaults else None
     seconds = conditions.recorded_seconds or _least_seconds(conditions)
-    chosen = balanced_pick(tried, baseline, recorded_seconds=seconds, noise=noise)
+    limited = conditions.memory_limit_bytes is not None
+    pace = Pace(recorded_seconds=seconds, noise=noise_of_runs(rows))
+    chosen = balanced_pick(tried, baseline, pace=pace, limited=limited)
     points = {row.number: found for row in tried if (found := point(row)) is not None}
     members = set(front(points))
     return Summary(
@@ -134,7 +136,7 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
         conditions=conditions,
         rows=tuple(rows),
         baseline=baseline,
-        recommended=confirmed_pick(rows, chosen, baseline),
+        recommended=confirmed_pick(rows, chosen, baseline, limited=limited),
         front=tuple(row for row in tried if row.number in members),
     )
 

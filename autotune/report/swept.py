@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.measurement import Environment, Obtained
 from autotune.metrics import metric_values, objectives
-from autotune.report.pick import point
+from autotune.report.objectives import point
 from autotune.report.stored import Row
 from autotune.report.wording import outcome, plain, seconds_with_spread
 from autotune.units import format_bytes, format_change, format_percent

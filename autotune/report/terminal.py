@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from autotune.report import matters_text
 from autotune.report.confirmed import confirmations, sentence
 from autotune.report.folklore import folklore
-from autotune.report.pick import point
+from autotune.report.objectives import point
 from autotune.report.stored import Role, Row
 from autotune.report.summary import Summary
 from autotune.report.wording import (

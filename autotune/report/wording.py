@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.measurement import Measurement, Obtained
+from autotune.report.confirmed import confirmations
 from autotune.report.doubts import doubts
 from autotune.report.noise import percentile_95
-from autotune.report.pick import point
+from autotune.report.objectives import point
 from autotune.report.stored import Row
 from autotune.report.summary import Summary
 from autotune.settings import ENVIRONMENT_VARIABLE
@@ -143,6 +144,8 @@ def verdict(summary: Summary) -> str:
     if row is None:
         return "Nothing has completed, so there is nothing to recommend."
     if baseline is not None and row.number == baseline.number:
+        if summary.conditions.memory_limit_bytes is not None:
+            return "Keep PyTorch's defaults: they fit, and nothing that was tried is faster or needs less."
         return (
             "Keep PyTorch's defaults: nothing that was tried saves memory without costing more than it saves."
         )
@@ -150,12 +153,32 @@ def verdict(summary: Summary) -> str:
     if not shown.memory_change:
         how = outcome(baseline) if baseline is not None else "not run"
         return f"Use trial {row.number}: peak reserved {shown.memory}, where the defaults ended: {how}."
+    if (found := _confirmed(summary, row)) is not None:
+        return f"Use trial {row.number}: confirmed against the defaults, {found}."
     recorded = summary.conditions.recorded_seconds
     within = f" in {format_seconds(recorded)} of the recorded run" if recorded else ""
     return (
         f"Use trial {row.number}: compared with the defaults {shown.memory} ({shown.memory_change}), "
         f"{third_objective(summary)} {shown.seconds} ({shown.seconds_change}){within}."
     )
+
+
+def _confirmed(summary: Summary, row: Row) -> str | None:
+    """What the confirming runs say of a row, which rests on more than its own trial; None without them."""
+    found = next((one for one in confirmations(summary.rows) if one.settings == row.settings), None)
+    if found is None or found.memory is None or found.failures:
+        return None
+    reserved = statistics.median(found.peak_reserved_bytes)
+    parts = [f"peak reserved {format_bytes(reserved)} ({format_change(found.memory.ratio, 1)})"]
+    if found.seconds is not None:
+        parts.append(
+            f"step time {format_change(found.seconds.ratio, 1)}"
+            if found.seconds.beyond_noise
+            else "no difference in step time beyond noise"
+        )
+    if found.tail is not None and found.tail.beyond_noise:
+        parts.append(f"its p95 {format_change(found.tail.ratio, 1)}")
+    return ", ".join(parts)
 
 
 def assignment(summary: Summary) -> str:

@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from autotune.errors import StudyError
 from autotune.measurement import Measurement, Outcome
 from autotune.metrics import Metric, objectives
-from autotune.report.pick import point
+from autotune.report.objectives import point
 from autotune.report.stored import (
     CONDITIONS,
     MEASUREMENT,

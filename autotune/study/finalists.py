@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.allocator.parallel import Progress
+from autotune.report.pace import Pace
 from autotune.report.pareto import front
 from autotune.report.pick import balanced_pick
 from autotune.report.stored import Role, Row
@@ -178,7 +179,7 @@ def _balanced(
         )
         for number, found in enumerate((defaults, *members))
     ]
-    picked = balanced_pick(rows[1:], rows[0], recorded_seconds=recorded_seconds)
+    picked = balanced_pick(rows[1:], rows[0], pace=Pace(recorded_seconds=recorded_seconds))
     return members[picked.number - 1] if picked is not None and picked.number else None
 
 

@@ -10,7 +10,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from autotune.measurement import Obtained
 from autotune.metrics import objectives
-from autotune.report.pick import Point, point
+from autotune.report.objectives import Point, point
 from autotune.report.stored import Role, Row
 from autotune.settings import AllocatorSettings
 from autotune.study.predict import Prediction, Predictor

@@ -16,7 +16,7 @@ import optuna
 
 from autotune.errors import WorkFailedError
 from autotune.measurement import Measurement, Obtained, Outcome
-from autotune.report.pick import point
+from autotune.report.objectives import point
 from autotune.report.stored import SAME_AS, Role, Row, read_conditions, read_rows, read_same_as, searched
 from autotune.study.baselines import baseline_is_due, baselines_missing
 from autotune.study.book import enter, shown

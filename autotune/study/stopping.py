@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from autotune.measurement import Obtained
 from autotune.report.noise import deviation, spread
-from autotune.report.pick import Point, point
+from autotune.report.objectives import Point, point
 from autotune.report.stored import Role, Row
 from autotune.settings import AllocatorSettings
 from autotune.study.guide import Guide

@@ -12,7 +12,7 @@ from autotune import trace as traces
 from autotune.errors import UsageError
 from autotune.measurement import Environment, Measurement, Obtained
 from autotune.report.confirmed import Confirmed, compared, confirmations
-from autotune.report.pick import point
+from autotune.report.objectives import point
 from autotune.report.stored import Conditions
 from autotune.report.summary import Summary
 from autotune.settings import AllocatorSettings, parse_torch_version

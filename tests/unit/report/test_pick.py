@@ -8,7 +8,9 @@ import pytest
 
 from autotune.errors import UsageError
 from autotune.measurement import Measurement, Obtained, Outcome
-from autotune.report.pick import WORTHWHILE_SAVING, balanced_pick, memory_pick, point, speed_pick
+from autotune.report.objectives import point
+from autotune.report.pace import Noise, Pace
+from autotune.report.pick import WORTHWHILE_SAVING, balanced_pick, memory_pick, speed_pick
 from autotune.report.stored import Role, Row
 from tests.fakes import measurement, row, summary
 
@@ -28,7 +30,7 @@ def other(number: int, reserved: float, seconds: float, outcome: Outcome = Outco
 
 
 def picked(baseline: Row, *rows: Row, recorded_seconds: float | None = None) -> int:
-    found = balanced_pick([baseline, *rows], baseline, recorded_seconds=recorded_seconds)
+    found = balanced_pick([baseline, *rows], baseline, pace=Pace(recorded_seconds=recorded_seconds))
     assert found is not None
     return found.number
 
@@ -51,6 +53,53 @@ def test_noise_widens_what_counts_as_equally_fast() -> None:
     noisy = row(0, "", Role.DEFAULT, measured=measurement(seconds=steps, obtained=Obtained.MEASURED))
     assert picked(noisy, other(1, 7.0, 1.1), other(2, 9.0, 1.0)) == 1
     assert picked(default(), other(1, 7.0, 1.1), other(2, 9.0, 1.0)) == 2
+
+
+def test_runs_tell_the_noise_where_there_are_several_and_steps_do_not() -> None:
+    """Steps differ because batches do; the same steps come in every run."""
+    steps = [1.0, 0.7, 1.3, 0.6, 1.4, 1.0, 0.8, 1.2]
+    noisy = row(0, "", Role.DEFAULT, measured=measurement(seconds=steps, obtained=Obtained.MEASURED))
+    rows = [noisy, other(1, 7.0, 1.1), other(2, 9.0, 1.0)]
+    for spread, expected in ((0.0, 2), (0.12, 1)):
+        found = balanced_pick(rows, noisy, pace=Pace(noise=Noise(median=spread)))
+        assert found is not None
+        assert found.number == expected
+
+
+def with_tail(number: int, reserved: float, seconds: float, tail: float, settings: str = "") -> Row:
+    steps = [seconds] * 36 + [tail] * 4
+    role = Role.SAMPLED if settings else Role.DEFAULT
+    found = measurement(reserved=reserved, seconds=steps, obtained=Obtained.MEASURED)
+    return row(number, settings, role, measured=found)
+
+
+def test_a_few_slow_steps_count_though_they_do_not_move_the_median() -> None:
+    rows = [with_tail(0, 10, 1, 1), with_tail(1, 6, 1, 2, "a:1"), with_tail(2, 7, 1, 1.05, "a:2")]
+    found = balanced_pick(rows, rows[0], pace=Pace(noise=Noise(median=0.0, tail=0.0)))
+    assert found is rows[2]
+    found = balanced_pick(rows, rows[0], pace=Pace(noise=Noise(median=0.0, tail=1.5)))
+    assert found is rows[1]
+
+
+def limited(*rows: Row) -> int:
+    """What is recommended under a memory limit, the first row the defaults."""
+    found = balanced_pick(rows, rows[0], pace=Pace(noise=Noise(median=0.0, tail=0.0)), limited=True)
+    assert found is not None
+    return found.number
+
+
+def test_under_a_limit_the_fastest_that_fits_is_recommended() -> None:
+    defaults, tight = with_tail(0, 3.85, 17.6, 38.9), with_tail(3, 3.39, 20.2, 50.0, "a:3")
+    expandable, near = with_tail(1, 3.68, 17.5, 27.7, "a:1"), with_tail(9, 3.56, 17.8, 29.0, "a:9")
+    retrying, quick = with_tail(10, 3.44, 17.6, 38.3, "a:10"), with_tail(12, 3.84, 10.0, 11.0, "a:12")
+    assert limited(defaults, tight, expandable, retrying) == 1
+    assert limited(defaults, tight, expandable, retrying, near) == 9
+    assert limited(defaults, tight, expandable, retrying, near, quick) == 12
+    assert limited(defaults, tight) == 0
+
+
+def test_under_a_limit_the_defaults_stay_where_nothing_is_faster_or_smaller() -> None:
+    assert limited(with_tail(0, 3.8, 1, 1), with_tail(1, 3.79, 0.995, 1, "a:1")) == 0
 
 
 def test_a_row_that_needs_hardly_more_takes_its_place_where_it_is_really_faster() -> None:

@@ -10,7 +10,7 @@ import optuna
 import pytest
 
 from autotune.measurement import Measurement, Obtained, Outcome
-from autotune.report.confirmed import confirmations, sentence
+from autotune.report.confirmed import confirmations, confirmed_pick, sentence
 from autotune.report.stored import Conditions, Role, read_rows, searched
 from autotune.report.summary import document, summarise
 from autotune.settings import AllocatorSettings
@@ -179,6 +179,59 @@ def test_if_nothing_holds_the_defaults_are_recommended(study: optuna.Study) -> N
     assert recommended_after(study, {TUNED: timed(10, 1.0), EXPANDABLE: timed(10, 1.0)}) == ""
     study_again = summarise(study)
     assert study_again.baseline is study_again.recommended
+
+
+def test_a_choice_that_turns_out_slower_gives_way_to_one_that_costs_nothing(study: optuna.Study) -> None:
+    assert recommended_after(study, {TUNED: timed(4, 1.3)}) == EXPANDABLE
+
+
+def test_a_choice_with_a_price_stays_where_it_saves_more_than_it_costs(study: optuna.Study) -> None:
+    assert recommended_after(study, {TUNED: timed(5, 1.3), EXPANDABLE: timed(10, 1.0)}) == TUNED
+
+
+def test_a_choice_that_costs_more_than_it_saves_is_overthrown(study: optuna.Study) -> None:
+    assert recommended_after(study, {TUNED: timed(8, 1.3), EXPANDABLE: timed(10, 1.0)}) == ""
+
+
+def with_slow_steps(reserved: float, tail: float) -> Measurement:
+    steps = [1.0] * 36 + [tail] * 4
+    return measurement("x", reserved=reserved, seconds=steps, obtained=Obtained.MEASURED)
+
+
+def test_slow_steps_overthrow_a_choice_and_are_said(study: optuna.Study) -> None:
+    confirmed = {
+        "": with_slow_steps(10, 1.0),
+        TUNED: with_slow_steps(5, 1.5),
+        EXPANDABLE: with_slow_steps(6, 1.0),
+    }
+    assert recommended_after(study, confirmed) == EXPANDABLE
+    said = [sentence(found) for found in confirmations(read_rows(study))]
+    assert ["p95" in text for text in said] == [False, True]
+    assert "its p95 +50.0 % in every one" in said[1]
+
+
+@pytest.mark.parametrize(
+    ("tuned", "expandable", "defaults", "expected"),
+    [
+        ((5, 1.3), (6, 1.0), (10, 1.0), EXPANDABLE),  # the fastest of those that fit, though not the smallest
+        ((5, 1.0), (6, 1.0), (10, 1.0), TUNED),  # among equally fast ones the least memory
+        ((5, 1.3), (6, 1.3), (10, 1.0), ""),  # the defaults, where everything else is slower
+    ],
+)
+def test_under_a_limit_the_fastest_finalist_is_recommended(
+    study: optuna.Study,
+    tuned: tuple[float, float],
+    expandable: tuple[float, float],
+    defaults: tuple[float, float],
+    expected: str,
+) -> None:
+    found = {TUNED: timed(*tuned), EXPANDABLE: timed(*expandable), "": timed(*defaults)}
+    recommended_after(study, found)
+    rows = read_rows(study)
+    chosen = next(row for row in rows if row.settings == TUNED)
+    picked = confirmed_pick(rows, chosen, rows[0], limited=True)
+    assert picked is not None
+    assert picked.settings == expected
 
 
 def test_two_rounds_overthrow_nothing(study: optuna.Study) -> None:
