@@ -45,6 +45,7 @@ class ScreenProgress:
         self._console = console
         self._bar = _bar(console)
         self._task: TaskID | None = None
+        self._most = 0
         self._said = 0.0
 
     def __enter__(self) -> ScreenProgress:
@@ -67,7 +68,13 @@ class ScreenProgress:
             self._bar.start()
             self._said = time.monotonic()
             self._task = self._bar.add_task("settings replayed", total=most)
-        self._bar.update(self._task, completed=done)
+        elif most > self._most:
+            self._console.print(
+                f"autotune: Hardly anything fits, so up to {most:,} are replayed.",
+                highlight=False, soft_wrap=True,
+            )  # fmt: skip
+        self._most = most
+        self._bar.update(self._task, completed=done, total=most)
         if not self._console.is_terminal and time.monotonic() - self._said > SECONDS_BETWEEN_LINES:
             self._said = time.monotonic()
             self._console.print(

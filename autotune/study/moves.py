@@ -31,7 +31,10 @@ WEIGHTS = (6, 3, 3, 2, 1)
 """How often a step changes divisions, segments, split size, garbage collection, expandable segments."""
 LARGEST_PAGE_MB = 4096
 """Segment size up to which it is tried as the page size of expandable segments."""
-ARENA_SHARES = (0.125, 0.17, 0.2, 0.25, 0.34, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.01, 1.02, 1.05, 1.1, 1.2)
+ARENA_SHARES = (
+    0.125, 0.17, 0.2, 0.25, 0.34, 0.5, 0.6, 0.7, 0.8, 0.9,
+    0.95, 0.97, 0.98, 0.99, 1.0, 1.01, 1.02, 1.05, 1.1, 1.2,
+)  # fmt: skip
 """Segment sizes, as shares of the live peak."""
 SEGMENT_FACTORS = (0.5, 0.75, 0.9, 1.1, 1.25, 1.5, 2.0)
 THRESHOLD_STEPS = (-0.2, -0.05, 0.05, 0.2)

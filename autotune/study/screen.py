@@ -82,7 +82,7 @@ def screen(
     search.replay([*anchors, *moves.singles()])
     search.replay(_sampled(moves.pairs(), round(PAIRS_SHARE * most), chance))
     search.replay(_drawn(lambda: moves.drawn(chance), search.known, round(RANDOM_SHARE * most)))
-    while search.left > 0:
+    while search.left > 0 or search.extended():
         elites = elite(search.classes, limited=space.limited)
         near = _drawn(lambda: _step(moves, chance.choice(elites), chance), search.known, ROUND)  # noqa: B023
         if not near:
@@ -99,10 +99,23 @@ def elite(classes: Sequence[Prediction], *, limited: bool = False) -> list[Predi
     """
     completing = simplest_points([found for found in classes if found.completes])
     if not completing:
-        return sorted(classes, key=lambda found: -(found.operations or 0))[: 2 * ELITES]
+        return _furthest(classes)
     members = plane(completing)
     best = sorted(completing, key=lambda found: found.seconds) if limited else completing
-    return list({found.behaviour: found for found in (*best[:ELITES], *evenly(members, ELITES))}.values())
+    chosen = (*best[:ELITES], *evenly(members, ELITES))
+    return list({found.behaviour: found for found in chosen}.values())
+
+
+def _furthest(classes: Sequence[Prediction]) -> list[Prediction]:
+    """Those that come nearest to completing: ELITES with expandable segments, and as many without.
+
+    Each kind among its own: pages of an expandable segment are counted after the fact, so that there all
+    operations run, in too much memory; without, the program ends at the operation that does not fit.
+    """
+    kinds: dict[bool, list[Prediction]] = {True: [], False: []}
+    for one in sorted(classes, key=lambda found: (-(found.operations or 0), found.memory)):
+        kinds[bool(one.settings.expandable_segments)].append(one)
+    return [one for kind in kinds.values() for one in kind[:ELITES]]
 
 
 def simplest_points(found: Sequence[Prediction]) -> list[Prediction]:
@@ -129,6 +142,7 @@ class _Search:
         self._predictor = predictor
         self._most = most
         self._heard = heard
+        self._extended = False
         self._simplest: dict[str, Prediction] = {}
         self.known: set[str] = set()
         """Strings replayed."""
@@ -142,6 +156,14 @@ class _Search:
     def classes(self) -> list[Prediction]:
         """One prediction a behaviour, in order of discovery."""
         return list(self._simplest.values())
+
+    def extended(self) -> bool:
+        """Once, where hardly anything fits, the budget is doubled: most replays end early there."""
+        classes = self._simplest.values()
+        if self._extended or 10 * sum(found.completes for found in classes) > len(classes):
+            return False
+        self._extended, self._most = True, 2 * self._most
+        return True
 
     def replay(self, settings: Iterable[AllocatorSettings]) -> None:
         """Replay those that are new, as far as the budget goes."""

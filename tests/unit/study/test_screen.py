@@ -113,6 +113,30 @@ def test_under_a_memory_limit_the_neighbours_of_the_fastest_are_looked_at() -> N
     assert all(seconds in chosen for seconds in quickest)
 
 
+def test_a_tight_limit_is_met_though_expandable_segments_seem_to_come_further() -> None:
+    """Expandable segments run every operation here, in too much memory; what fits does without them."""
+    trace = load(DATA / "gan.npz")
+    tight = Predictor(trace, torch_version=(2, 14), memory_limit=int(1.04 * trace.peak_requested_bytes))
+    space = SearchSpace(torch_version=(2, 14), limited=True, split_sizes_mb=(20, 28, 40, 64, 96))
+    asked: list[int] = []
+    found = screen(tight, space, most=600, heard=lambda done, most: asked.append(most))
+    assert found.completing
+    assert not any(one.settings.expandable_segments for one in found.completing)
+    assert {asked[0], asked[-1]} == {600, 1200}
+    assert found.num_settings > 600
+
+
+def test_where_nothing_fits_settings_with_and_without_expandable_segments_are_pursued() -> None:
+    tight = predictor(memory_limit=TRACE.peak_requested_bytes // 2)
+    texts = [f"expandable_segments:True,large_segment_size_mb:{size}" for size in range(12, 52, 2)]
+    texts += [f"max_split_size_mb:{size}" for size in range(20, 60, 2)]
+    kinds = [
+        bool(found.settings.expandable_segments)
+        for found in elite(tight.predict_many([parse(text) for text in texts]))
+    ]
+    assert (kinds.count(True), kinds.count(False)) == (ELITES, ELITES)
+
+
 def test_segments_up_to_the_live_peak_and_above_are_looked_at_but_not_as_pages_of_expandable_ones() -> None:
     trace = varying()
     moves, chance = Moves.on(trace, SPACE), random.Random(3)
