@@ -6,16 +6,15 @@ Format history:
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from autotune.documents import from_document
+
 FORMAT_VERSION = 1
-NUMBERS = ("_bytes", "_seconds", "_alloc", "_free", "_retries", "_ooms", "_steps")
-"""How the names of fields that hold numbers end."""
 
 
 class Outcome(StrEnum):
@@ -144,28 +143,8 @@ class Measurement:
         """A measurement from its JSON document.
 
         Raises:
-            ValueError: the document is of a newer format, misses a field, or has a text for a number.
+            ValueError: the document is of a newer format, misses a field, or has one of another type.
         """
         if document.get("format") != FORMAT_VERSION:
             raise ValueError(f"measurement format {document.get('format')!r} is not {FORMAT_VERSION}")
-        known = {item.name for item in fields(cls)}
-        values = {name: _frozen(value) for name, value in document.items() if name in known}
-        for name, value in values.items():
-            if name.endswith(NUMBERS) and not _is_number(value):
-                raise ValueError(f"{name} {value!r} is no number")
-        values["obtained"] = Obtained(document["obtained"])
-        values["outcome"] = Outcome(document["outcome"])
-        environment = {name: _frozen(value) for name, value in document["environment"].items()}
-        values["environment"] = Environment(**environment)
-        return cls(**values)
-
-
-def _is_number(value: object) -> bool:
-    """True for a number, for a list of them, and for None."""
-    if isinstance(value, tuple):
-        return all(_is_number(one) and one is not None for one in value)
-    return value is None or (isinstance(value, int | float) and math.isfinite(value))
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+        return from_document(cls, document)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune import __version__
-from autotune.cli.streams import ReaderGoneError, prepare_streams
+from autotune.cli.streams import ReaderGoneError, prepare_streams, printable
 from autotune.errors import AutotuneError
 
 COMMANDS = {
@@ -63,7 +63,7 @@ def _module(command: str) -> Any:
 
 def one_line(text: str) -> str:
     """The text on one line of bearable length: it may quote what somebody typed, however much that is."""
-    flat = " ".join(text.split())
+    flat = printable(" ".join(text.split()))
     return flat if len(flat) <= LONGEST_SENTENCE else f"{flat[: LONGEST_SENTENCE - 200]} … {flat[-200:]}"
 
 

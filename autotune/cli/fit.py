@@ -60,13 +60,16 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("fit runs a script; name one with --script.")
     subject = look_at(request)
     settings = _settings(options, request, subject.torch_version)
+    seen: dict[AllocatorSettings, dict[int, int]] = {}
     with attempts(subject, options.arg, say) as ways:
-        answers = largest_of_each(_told(ways.attempt), settings, values, ways.predict)
+        answers = largest_of_each(_told(ways.attempt, seen), settings, values, ways.predict)
     obtained, environment = ways.obtained, ways.environment
     if options.json:
         print(json.dumps(_document(options, answers, obtained, environment), indent=2))
     else:
         _print(options, answers, obtained, environment, values)
+    if any(len(found) > 1 and len(set(found.values())) == 1 for found in seen.values()):
+        say(f"Every value took the same memory; does the script heed {options.arg}?")
     return 0 if any(answer.value is not None for answer in answers) else 1
 
 
@@ -105,15 +108,18 @@ def _recommended(options: argparse.Namespace, request: Request) -> str | None:
     return summary.recommended.settings
 
 
-def _told(attempt: Any) -> Any:
+def _told(attempt: Any, seen: dict[AllocatorSettings, dict[int, int]]) -> Any:
+    """The attempt, told to whoever watches; `seen` keeps the peak of each value that completed."""
     from autotune.units import format_bytes
 
     def told(settings: AllocatorSettings, value: int) -> Any:
         found = attempt(settings, value)
         memory = found.peak_reserved_bytes
+        if memory and found.completed:
+            seen.setdefault(settings, {})[value] = memory
         words = found.outcome.words
         shown = f"{words}, {format_bytes(memory)}" if memory else words
-        say(f"{value}: {shown}  {settings or '(the defaults)'}")
+        say(f"{value}: {shown}  {str(settings) or '(the defaults)'}")
         return found
 
     return told

@@ -149,10 +149,10 @@ def open_chosen_summary(options: argparse.Namespace) -> Summary:
         StudyError: there is no such database or study, or it is damaged.
     """
     from autotune.report.summary import summarise
-    from autotune.study.storage import database_errors, without_password
+    from autotune.study.storage import reading_errors, without_password
 
     study = open_chosen_study(options)
-    with database_errors(without_password(options.storage)):
+    with reading_errors(without_password(options.storage)):
         return summarise(study)
 
 

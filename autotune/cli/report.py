@@ -32,13 +32,13 @@ def run(options: argparse.Namespace) -> int:
     from autotune.report.summary import document, summarise
     from autotune.report.terminal import print_report
     from autotune.study.evidence import matters_of
-    from autotune.study.storage import database_errors, without_password
+    from autotune.study.storage import reading_errors, without_password
 
     check_picture(options.png)
     if options.html is not None:
         may_write(options.html, HTML)
     study = open_chosen_study(options)
-    with database_errors(without_password(options.storage)):
+    with reading_errors(without_password(options.storage)):
         summary = summarise(study)
         matters = None if options.quick else matters_of(study, summary)
     if options.html is not None:

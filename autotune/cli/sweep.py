@@ -89,7 +89,12 @@ def _values(text: str) -> tuple[str, ...]:
     """Values between commas; a list of divisions in brackets is one value."""
     import re
 
-    return tuple(value.strip() for value in re.split(r",(?![^\[]*\])", text) if value.strip())
+    from autotune.errors import UsageError
+
+    values = [value.strip() for value in re.split(r",(?![^\[]*\])", text)]
+    if not any(values):
+        raise UsageError(f"--values {text!r} names no value; write it as 32,64,128.")
+    return tuple(dict.fromkeys(value for value in values if value))
 
 
 def _write_figures(swept: Swept, options: argparse.Namespace) -> None:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from autotune.documents import from_document
 from autotune.errors import StudyError
 from autotune.measurement import Environment, Measurement, Obtained
 
@@ -92,13 +93,7 @@ class Conditions:
         """
         if document["format"] != CONDITIONS_FORMAT:
             raise ValueError(f"conditions format {document['format']!r} is not {CONDITIONS_FORMAT}")
-        known = {item.name for item in fields(cls)}
-        values = {name: _frozen(value) for name, value in document.items() if name in known}
-        values["obtained"] = Obtained(document["obtained"])
-        values["environment"] = Environment(
-            **{name: _frozen(value) for name, value in document["environment"].items()}
-        )
-        return cls(**values)
+        return from_document(cls, document)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,8 +158,11 @@ def confirmation(rows: Sequence[Row]) -> list[Row]:
 
 def read_same_as(study: Study) -> dict[str, int]:
     """Settings that were not run → number of the trial that they behave like."""
-    found = json.loads(study.user_attrs.get(SAME_AS, "{}"))
-    return {str(settings): int(number) for settings, number in found.items()}
+    try:
+        found = json.loads(study.user_attrs.get(SAME_AS, "{}"))
+        return {str(settings): int(number) for settings, number in found.items()}
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        return {}  # a remark of the report, which does without
 
 
 def _row(trial: FrozenTrial) -> Row | None:
@@ -185,7 +183,3 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

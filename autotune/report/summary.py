@@ -156,6 +156,8 @@ def document(summary: Summary, matters: Matters | None = None) -> dict[str, Any]
         "script": summary.conditions.script,
         "obtained": str(summary.conditions.obtained),
         "environment": asdict(summary.conditions.environment),
+        "memory_limit_bytes": summary.conditions.memory_limit_bytes,
+        "notes": list(summary.conditions.notes),
         "baseline": summary.baseline.number if summary.baseline else None,
         "recommended": summary.recommended.number if summary.recommended else None,
         "front": [row.number for row in summary.front],

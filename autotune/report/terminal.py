@@ -40,7 +40,7 @@ def print_report(summary: Summary, console: Console, matters: Matters | None = N
     """Print what was tuned, the table, what failed, what matters, and what to use."""
 
     def say(text: str, style: str = "") -> None:
-        console.print(text, style=style, markup=False, highlight=False)
+        console.print(plain(text), style=style, markup=False, highlight=False)
 
     say(f"Study {plain(summary.study)}: {len(summary.rows)} trials of {subject(summary)}", "bold")
     say(f"{machine(summary)}. {obtained_sentence(summary)}")

@@ -35,12 +35,14 @@ from autotune.report.stored import (
 )
 from autotune.study.candidates import Candidate
 from autotune.study.space import SearchSpace
-from autotune.study.storage import database_errors
+from autotune.study.storage import database_errors, reading_errors
 from autotune.units import format_bytes
 
 OUT_OF_MEMORY = "out_of_memory"
 """Name of the constraint: above zero where memory ran out."""
 LONGEST_NAME = 200
+SCREEN = ".screen"
+"""What the name of a screening's study ends with."""
 
 _COMPARED = {
     "obtained": "obtained in another way",
@@ -89,10 +91,11 @@ def load_study(storage: RDBStorage, name: str | None) -> optuna.Study:
     Raises:
         StudyError: there is none.
     """
-    with database_errors(shown(storage)):
+    with reading_errors(shown(storage)):
         names = study_names(storage)
         if name is not None and name not in names:
-            known = f"it has {', '.join(_quoted(names[-5:]))}" if names else "it is empty"
+            own = [one for one in names if not one.endswith(SCREEN) or one.removesuffix(SCREEN) not in names]
+            known = f"it has {', '.join(_quoted(own[-5:]))}" if own else "it is empty"
             raise StudyError(f"There is no study '{name}' in {shown(storage)}; {known}.")
         for found in [name] if name is not None else reversed(names):
             study = optuna.load_study(study_name=found, storage=storage, sampler=RandomSampler())

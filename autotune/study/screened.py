@@ -28,7 +28,7 @@ from autotune.report.stored import (
     read_rows,
 )
 from autotune.settings import AllocatorSettings
-from autotune.study.book import compare, name_metrics, shown, study_names
+from autotune.study.book import SCREEN, compare, name_metrics, shown, study_names
 from autotune.study.predict import Prediction
 from autotune.study.space import SearchSpace
 
@@ -49,7 +49,7 @@ class Screened:
 
 def screen_name(study: str) -> str:
     """The name of a study's screening."""
-    return f"{study}.screen"
+    return f"{study}{SCREEN}"
 
 
 def store(

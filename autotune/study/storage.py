@@ -25,7 +25,7 @@ from optuna.storages import RDBStorage
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from autotune.errors import StudyError
+from autotune.errors import StudyError, WorkFailedError
 
 # What goes wrong reaches us as an exception. Beyond that SQLAlchemy prints tracebacks of connections that it
 # could not close, which is what Ctrl-C in the middle of a query, or another thread's connection, leads to.
@@ -241,7 +241,23 @@ def database_errors(shown: str) -> Iterator[None]:
     try:
         yield
     except _UNREADABLE as error:
-        raise StudyError(explain(error, shown)) from error
+        sentence = explain(error, shown)
+        # A place that fills up while work is done is no mistake in what was asked for.
+        kind = WorkFailedError if any(clue in sentence for clue in _FULL) else StudyError
+        raise kind(sentence) from error
+
+
+@contextlib.contextmanager
+def reading_errors(shown: str) -> Iterator[None]:
+    """The same for a database that is only read, and may come from a stranger: Optuna trusts its cells."""
+    try:
+        with database_errors(shown):
+            yield
+    except (TypeError, AttributeError, AssertionError) as error:
+        raise StudyError(
+            f"{shown}: the database holds what Optuna does not write ({_innermost(error)}); "
+            "name another with --storage."
+        ) from error
 
 
 def explain(error: BaseException, shown: str) -> str:
@@ -253,6 +269,7 @@ def explain(error: BaseException, shown: str) -> str:
     return f"{shown}: the database could not be used ({text}); check it, or name another with --storage."
 
 
+_FULL = ("the disk is full", "the disk could not be written")
 _CLUES = {
     "locked": "the database is locked by another program; wait until that has ended, or close it.",
     "readonly": "the database is read-only; make it writable, or name another with --storage.",

@@ -234,7 +234,7 @@ class Run:
 
     def _failed(self, error: BaseException, reason: str | None = None) -> NoReturn:
         reason = reason or _last_line(error)
-        if isinstance(error, EOFError) and "reading a line" in str(error):
+        if isinstance(error, EOFError) and "reading a line" in _text(error):
             reason = (
                 "The script reads its standard input, which is empty in a trial; pass its input as arguments."
             )
@@ -244,7 +244,7 @@ class Run:
     def _is_out_of_memory(self, error: BaseException | None) -> bool:
         """Whether running out of GPU memory is what the error, or one behind it, says."""
         while error is not None:
-            if isinstance(error, self._torch.cuda.OutOfMemoryError) or "CUDA out of memory" in str(error):
+            if isinstance(error, self._torch.cuda.OutOfMemoryError) or "CUDA out of memory" in _text(error):
                 return True
             error = error.__cause__ or error.__context__
         return False
@@ -314,10 +314,18 @@ def _flush() -> None:
             stream.flush()
 
 
+def _text(error: BaseException) -> str:
+    """The error's message; a class of the script's may fail to give one."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def _last_line(error: BaseException) -> str:
     """`Type: message` on one line, of bearable length."""
     name = type(error).__qualname__
     module = type(error).__module__
-    text = " ".join(str(error).split())
+    text = " ".join(_text(error).split())
     line = f"{name if module == 'builtins' else f'{module}.{name}'}: {text}" if text else name
     return line if len(line) <= REASON_LENGTH else line[:REASON_LENGTH] + " …"

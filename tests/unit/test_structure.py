@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "autotune"
 ROOMS = ("cli", "study", "report", "trial", "worker", "allocator", "trace")
-VOCABULARY = ("errors", "units", "settings", "measurement", "metrics")
+VOCABULARY = ("documents", "errors", "units", "settings", "measurement", "metrics")
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -187,6 +187,8 @@ def test_the_json_document_has_the_agreed_keys(study: Summary) -> None:
         "script",
         "obtained",
         "environment",
+        "memory_limit_bytes",
+        "notes",
         "baseline",
         "recommended",
         "front",

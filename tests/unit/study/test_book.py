@@ -14,11 +14,12 @@ from optuna import Study
 from autotune.errors import StudyError
 from autotune.measurement import Obtained
 from autotune.report.stored import CONDITIONS, Conditions, Role, read_conditions
+from autotune.report.summary import summarise
 from autotune.settings import AllocatorSettings
-from autotune.study.book import enter, load_study, open_study
+from autotune.study.book import SCREEN, enter, load_study, open_study
 from autotune.study.candidates import candidate
 from autotune.study.space import SearchSpace
-from autotune.study.storage import RDBStorage, open_storage
+from autotune.study.storage import RDBStorage, open_storage, reading_errors
 from tests.fakes import H200, measurement
 
 MADE = Conditions(
@@ -117,3 +118,28 @@ def test_a_missing_study_is_named_together_with_those_there_are(storage: RDBStor
     open_study(storage, "train", MADE)
     with pytest.raises(StudyError, match=r"no study 'tarin' in .* it has 'train'"):
         load_study(storage, "tarin")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE study_directions SET direction = 7",
+        "UPDATE trials SET datetime_start = 0",
+        "UPDATE trials SET state = 0",
+        "UPDATE study_user_attributes SET value_json = '[]' WHERE key = 'conditions'",
+        "UPDATE study_user_attributes SET value_json = '\"[1]\"' WHERE key = 'conditions'",
+    ],
+)
+def test_a_damaged_database_is_said_in_one_sentence(storage: RDBStorage, tmp_path: Path, damage: str) -> None:
+    add_trial(open_study(storage, "train", MADE))
+    with storage.engine.begin() as connection:
+        connection.exec_driver_sql(damage)
+    with pytest.raises(StudyError), reading_errors("autotune.db"):
+        summarise(load_study(open_storage(f"sqlite:///{tmp_path / 'autotune.db'}", read_only=True), None))
+
+
+def test_screenings_are_not_named_among_the_studies(storage: RDBStorage) -> None:
+    open_study(storage, "train", MADE)
+    open_study(storage, f"train{SCREEN}", MADE)
+    with pytest.raises(StudyError, match="it has 'train'"):
+        load_study(storage, "other")
