@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from autotune.report.doubts import retried_steps
 from autotune.report.objectives import must, point
 from autotune.report.pace import Pace
 from autotune.report.stored import Row
@@ -47,8 +48,8 @@ def balanced_pick(
     row that completed takes their place in rule 1, and its own memory is the yardstick.
 
     Under a memory limit everything that completes fits, and what is left to ask is how fast: there the choice
-    of rule 1 is made among all rows that are as fast as the fastest, the defaults if they are one of them and
-    1 % is not saved.
+    of rule 1 is made among all rows that are as fast as the fastest, without those that take more steps with
+    allocation retries to be so; the defaults, if they are one of them and 1 % is not saved.
 
     Args:
         rows: the study's rows.
@@ -64,7 +65,7 @@ def balanced_pick(
     saving = [row for row in usable if must(row)[0] <= memory * (1 - WORTHWHILE_SAVING)]
     if limited:
         fastest = pace.fastest(usable) or reference
-        as_fast = [row for row in usable if pace.as_fast(row, fastest)]
+        as_fast = _fewest_retries([row for row in usable if pace.as_fast(row, fastest)])
         if reference in as_fast and not any(row in saving for row in as_fast):
             return reference
     else:
@@ -74,6 +75,12 @@ def balanced_pick(
         return _simplest_like(best, as_fast, pace)
     worth = min(saving, key=lambda row: (_price(row, memory, seconds), row.number), default=reference)
     return worth if _price(worth, memory, seconds) < 1 else reference
+
+
+def _fewest_retries(rows: Sequence[Row]) -> list[Row]:
+    """The rows that seldomest had to give everything cached back; a longer run may do so more often."""
+    fewest = min((retried_steps(row.measurement) for row in rows), default=0)
+    return [row for row in rows if retried_steps(row.measurement) == fewest]
 
 
 def _quickest_of_the_smallest(rows: Sequence[Row], margin: float, pace: Pace) -> Row:

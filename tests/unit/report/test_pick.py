@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -96,6 +97,13 @@ def test_under_a_limit_the_fastest_that_fits_is_recommended() -> None:
     assert limited(defaults, tight, expandable, retrying, near) == 9
     assert limited(defaults, tight, expandable, retrying, near, quick) == 12
     assert limited(defaults, tight) == 0
+
+
+def test_under_a_limit_settings_that_need_no_retries_are_preferred() -> None:
+    expandable, less = with_tail(1, 3.68, 17.5, 27.7, "a:1"), with_tail(9, 3.56, 17.8, 29.0, "a:9")
+    retried = replace(less, measurement=replace(less.measurement, step_alloc_retries=(0, 1, 1)))
+    assert limited(with_tail(0, 3.85, 17.6, 38.9), expandable, less) == 9
+    assert limited(with_tail(0, 3.85, 17.6, 38.9), expandable, retried) == 1
 
 
 def test_under_a_limit_the_defaults_stay_where_nothing_is_faster_or_smaller() -> None:
