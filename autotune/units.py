@@ -69,3 +69,8 @@ def format_change(value: float, reference: float) -> str:
         return "—" if value else "0.0 %"
     change = (value - reference) / reference * 100
     return f"{'+' if change > 0 else '−' if change < 0 else ''}{abs(change):.1f} %"
+
+
+def printable(text: str) -> str:
+    """The text on one line, with nothing in it that a terminal or a file would obey."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text)

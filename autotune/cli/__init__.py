@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from autotune import __version__
-from autotune.cli.streams import ReaderGoneError, prepare_streams, printable
+from autotune.cli.streams import ReaderGoneError, prepare_streams
 from autotune.errors import AutotuneError
+from autotune.units import printable
 
 COMMANDS = {
     "run": "find the settings that suit a script or a recorded trace",

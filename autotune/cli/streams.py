@@ -12,6 +12,7 @@ import sys
 from typing import Any, TextIO, cast
 
 from autotune.errors import WorkFailedError
+from autotune.units import printable
 
 
 class ReaderGoneError(Exception):
@@ -88,11 +89,6 @@ def prepare_streams() -> None:
 def say(sentence: str) -> None:
     """Tell whoever watches, on stderr; what a file or a script put into it cannot steer the terminal."""
     print(f"autotune: {printable(sentence)}", file=sys.stderr, flush=True)
-
-
-def printable(text: str) -> str:
-    """The text without control characters."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
 def silence(stream: TextIO) -> None:

@@ -16,9 +16,10 @@ from autotune.report.objectives import point
 from autotune.report.stored import Row
 from autotune.report.summary import Summary
 from autotune.settings import ENVIRONMENT_VARIABLE
-from autotune.units import format_bytes, format_change, format_percent, format_seconds
+from autotune.units import format_bytes, format_change, format_percent, format_seconds, printable
 
 DEFAULTS = "(PyTorch's defaults)"
+plain = printable
 
 NEEDS_FRACTION = (
     "garbage_collection_threshold works only under a memory fraction below 1: "
@@ -208,8 +209,3 @@ def warnings(summary: Summary) -> list[str]:
     if row is not None and "garbage_collection_threshold" in row.settings:
         found.append(NEEDS_FRACTION)
     return [plain(sentence) for sentence in dict.fromkeys(found)]
-
-
-def plain(text: str) -> str:
-    """The text on one line, with nothing in it that a terminal or a file would obey."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text)

@@ -28,6 +28,7 @@ Format history:
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import zipfile
 import zlib
@@ -43,6 +44,7 @@ from autotune.errors import TraceError
 from autotune.trace.events import OTHER, Events, Live
 from autotune.trace.trace import Recording, Trace
 from autotune.trace.unpickle import ACTIONS, MAX_EVENTS
+from autotune.units import printable
 
 FORMAT, VERSION = "autotune-trace", 1
 ZIP_MAGIC = b"PK\x03\x04"
@@ -62,7 +64,7 @@ def looks_like_archive(path: Path) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return {f"{name}.npy" for name in PER_EVENT} <= set(archive.namelist())
-    except (OSError, zipfile.BadZipFile):
+    except (OSError, zipfile.BadZipFile, UnicodeDecodeError):
         return False
 
 
@@ -83,6 +85,8 @@ def read_archive(path: Path) -> tuple[Events, Recording]:
         NotImplementedError,
         RuntimeError,
         OverflowError,
+        UnicodeDecodeError,
+        lzma.LZMAError,
     ) as error:
         raise TraceError(f"is a damaged archive ({str(error)[:100]}).") from None
     return _events(arrays), _recording(arrays.get("meta"))
@@ -182,7 +186,7 @@ def _recording(meta: npt.NDArray[Any] | None) -> Recording:
                 f"{VERSION}); upgrade autotune."
             )
         return Recording(**{name: _checked(name, document[name]) for name in _KINDS if name in document})
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise TraceError(f"has a damaged description ({str(error)[:100]}).") from None
 
 
@@ -203,12 +207,26 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 
 def _checked(name: str, value: Any) -> Any:
     if not isinstance(value, _KINDS[name]):
-        raise ValueError(f"'{name}' is {value!r}")
+        raise ValueError(f"'{name}' is {value!r:.60}")
     if isinstance(value, dict) and name == "operators":
-        return {str(key): (int(pair[0]), int(pair[1])) for key, pair in value.items()}
+        return {str(key): (_count(pair[0]), _count(pair[1])) for key, pair in value.items()}
     if isinstance(value, dict):
-        return {str(key): int(number) for key, number in value.items()}
-    return tuple(str(note) for note in value) if isinstance(value, list) else value
+        return {str(key): _count(number) for key, number in value.items()}
+    if isinstance(value, list):
+        return tuple(printable(str(note)) for note in value)
+    if name == "device_total_bytes" and value is not None and not _count(value) > 0:
+        raise ValueError(f"'{name}' is {value!r:.60}")
+    if name == "memory_fraction" and isinstance(value, int | float) and not 0 < value <= 1:
+        raise ValueError(f"'{name}' is {value!r:.60}")
+    return printable(value) if isinstance(value, str) else value
+
+
+def _count(value: Any) -> int:
+    """A number that arithmetic with 64 bits can hold."""
+    number = int(value)
+    if isinstance(value, bool) or not abs(number) < 1 << 62:
+        raise ValueError(f"{value!r:.60} is no number of bytes")
+    return number
 
 
 def write_archive(trace: Trace, path: Path) -> None:

@@ -209,9 +209,10 @@ def settings_text(reported: Mapping[str, Any]) -> str:
     The string that torch was given says the most; where it cannot be read, the effective values are used.
     """
     try:
-        return str(AllocatorSettings.parse(reported.get(ENVIRONMENT_VARIABLE) or _from_fields(reported)))
-    except SettingsError:
-        return _from_fields(reported)
+        try:
+            return str(AllocatorSettings.parse(reported.get(ENVIRONMENT_VARIABLE) or _from_fields(reported)))
+        except SettingsError:
+            return _from_fields(reported)
     except (AttributeError, TypeError, ValueError):
         raise TraceError(
             "has allocator settings of a kind that PyTorch does not write; it is damaged."

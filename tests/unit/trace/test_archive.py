@@ -133,6 +133,13 @@ def test_estimates_claim_no_observations(tmp_path: Path) -> None:
     assert not load(path).recording.observed
 
 
+def test_words_of_a_stranger_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "trace.npz"
+    path.write_bytes(archive(meta=meta(gpu="H\x1b]0;x200", torch="2.11\x9b31m", notes=["\x1b[2J"])))
+    recording = load(path).recording
+    assert all(text.isprintable() for text in (recording.gpu or "", recording.torch or "", *recording.notes))
+
+
 REFUSED = {
     "empty": (b"", "is empty"),
     "text": (b"<!DOCTYPE html>", "neither a PyTorch memory snapshot nor"),
@@ -157,6 +164,15 @@ REFUSED = {
     "another format": (archive(meta=meta(format="other")), "not autotune-trace"),
     "a newer version": (archive(meta=meta(version=2)), "newer autotune .format 2.*upgrade"),
     "observed is a number": (archive(meta=meta(observed=3)), "'observed' is 3"),
+    "observed without end": (
+        archive(meta=meta(observed={"peak_reserved_bytes": 10**400})),
+        "no number of bytes",
+    ),
+    "observed infinite": (archive(meta=meta(observed={"x": float("inf")})), "damaged description"),
+    "operators infinite": (archive(meta=meta(operators={"a": [float("inf"), 1]})), "damaged description"),
+    "a GPU without end": (archive(meta=meta(device_total_bytes=10**19)), "no number of bytes"),
+    "a GPU below nothing": (archive(meta=meta(device_total_bytes=-5)), "device_total_bytes"),
+    "no fraction": (archive(meta=meta(memory_fraction=float("nan"))), "memory_fraction"),
     "observed a sentence": (archive(meta=meta(observed={"x": "much"})), "damaged description"),
     "notes are a string": (archive(meta=meta(notes="abc")), "'notes' is 'abc'"),
 }
