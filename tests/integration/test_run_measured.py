@@ -108,10 +108,12 @@ def test_killed_in_a_trial_it_leaves_no_process_and_goes_on(environment: dict[st
     assert set(found["trials"][0]["metrics"]) == {"peak_reserved_bytes", "fragmentation", "step_seconds"}
     logs = {path.name for path in Path("autotune-runs/allocates_on_gpu").iterdir()}
     assert {f"trial-{number:03d}.log" for number in range(len(roles))} <= logs
-    verify = [sys.executable, "-c", DRIVER, "verify", "--json"]
+    # Nothing is computed on the stand-in, so times mean nothing, nor does which settings are recommended: the
+    # defaults, perhaps. Memory is PyTorch's own allocator's.
+    verify = [sys.executable, "-c", DRIVER, "verify", "--json", "--settings", "expandable_segments:True"]
     done = subprocess.run(verify, env=environment, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stderr
     claimed = json.loads(done.stdout)
-    # Nothing is computed on the stand-in, so times mean nothing; memory is PyTorch's own allocator's.
     ratios = claimed["claim"]["peak_reserved_ratio"], claimed["found"]["memory"]["ratio"]
     assert ratios[0] == pytest.approx(ratios[1])
     assert done.returncode == (0 if claimed["holds"] else 1)
