@@ -13,6 +13,7 @@ from autotune.metrics import objectives
 from autotune.report.objectives import Point, point
 from autotune.report.stored import Role, Row
 from autotune.settings import AllocatorSettings
+from autotune.study.dead_ends import dead_end
 from autotune.study.predict import Prediction, Predictor
 from autotune.study.screened import Screened
 from autotune.study.space import SearchSpace
@@ -43,9 +44,13 @@ class Guide:
         return found
 
     def untested(self, rows: Sequence[Row]) -> list[Prediction]:
-        """Members of the screening whose behaviour no row has, in their order."""
-        known = self.behaviours(rows)
-        return [found for found in self.screened.members if found.behaviour not in known]
+        """Members of the screening whose behaviour no row has and that are no dead end, in their order."""
+        known, dead = self.behaviours(rows), dead_end(rows)
+        return [
+            found
+            for found in self.screened.members
+            if found.behaviour not in known and not dead(found.settings)
+        ]
 
     def expected(self, found: Prediction, rows: Sequence[Row], obtained: Obtained) -> Point | None:
         """The objectives that a trial of this study would find, in bytes, share and seconds.

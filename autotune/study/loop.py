@@ -20,7 +20,7 @@ from autotune.report.objectives import point
 from autotune.report.stored import SAME_AS, Role, Row, read_conditions, read_rows, read_same_as, searched
 from autotune.study.baselines import baseline_is_due, baselines_missing
 from autotune.study.book import enter, shown
-from autotune.study.candidates import Candidate
+from autotune.study.candidates import Candidate, candidate
 from autotune.study.dead_ends import BROKEN, dead_end
 from autotune.study.guide import Guide
 from autotune.study.propose import Known, propose
@@ -63,6 +63,16 @@ class Plan:
     early_stop: bool = False
     """Whether to end before the budget is spent when nothing is left to gain."""
 
+    def forgotten(self, rows: Sequence[Row]) -> list[Candidate]:
+        """Members of the screening that are worth a trial after these rows, wherever they stood before.
+
+        What stands between the search and its end is tried next; the sampler could not know of it.
+        """
+        guide = self.guide
+        if not self.early_stop or guide is None or not guide.trusted:
+            return []
+        return [candidate(self.space, Role.SCREENED, found.settings) for found in worth_a_trial(rows, guide)]
+
     def stops(self, rows: Sequence[Row]) -> bool:
         """Whether nothing is left to gain after these rows."""
         return self.early_stop and self.guide is not None and nothing_to_gain(rows, self.guide)
@@ -102,15 +112,15 @@ def run_trials(
         StudyError: a result could not be stored.
     """
     broken = 0
-    for candidate in _candidates(study, plan):
+    for chosen in _candidates(study, plan):
         number = len(_history(study))
-        on_start(number, candidate)
+        on_start(number, chosen)
         started = datetime.now()
-        measurement = runner.measure(candidate.settings, number=number)
+        measurement = runner.measure(chosen.settings, number=number)
         with database_errors(shown(study_storage(study))):
-            enter(study, plan.space, candidate, measurement, started)
-        on_finish(_entered(number, candidate, measurement))
-        if candidate.role is Role.DEFAULT and not candidate.repeated:
+            enter(study, plan.space, chosen, measurement, started)
+        on_finish(_entered(number, chosen, measurement))
+        if chosen.role is Role.DEFAULT and not chosen.repeated:
             _require_baseline(measurement)
         broken = broken + 1 if measurement.outcome in BROKEN else 0
         if broken == GIVE_UP_AFTER:
@@ -132,14 +142,14 @@ def _candidates(study: optuna.Study, plan: Plan) -> Iterator[Candidate]:
     """Candidates not tried yet, as many as the budget allows, each worked out when it is wanted."""
     while True:
         rows = _rows(study)
-        candidate = None
+        chosen = None
         if len(searched(rows)) < plan.trials and not baseline_is_due(rows, plan.baselines):
-            candidate = _untried(study, plan, rows)
-        if candidate is None and baselines_missing(rows, plan.baselines):
-            candidate = replace(plan.first[0], repeated=True)
-        if candidate is None:
+            chosen = _untried(study, plan, rows)
+        if chosen is None and baselines_missing(rows, plan.baselines):
+            chosen = replace(plan.first[0], repeated=True)
+        if chosen is None:
             return
-        yield candidate
+        yield chosen
 
 
 def _untried(study: optuna.Study, plan: Plan, rows: Sequence[Row]) -> Candidate | None:
@@ -147,10 +157,12 @@ def _untried(study: optuna.Study, plan: Plan, rows: Sequence[Row]) -> Candidate 
     known = _known(study, rows, plan)
     _note_repetitions(study, plan, rows)
     wanted = [one for one in plan.first if _is_wanted(one, known)]
-    candidate = next(iter(plan.worth_running(wanted, rows)), None)
-    if candidate is None and not plan.stops(rows):
-        candidate = _proposal(study, plan, rows, known)
-    return candidate
+    chosen = next(iter(plan.worth_running(wanted, rows)), None)
+    if chosen is None:
+        chosen = next(iter(plan.forgotten(rows)), None)
+    if chosen is None and not plan.stops(rows):
+        chosen = _proposal(study, plan, rows, known)
+    return chosen
 
 
 def _proposal(study: optuna.Study, plan: Plan, rows: Sequence[Row], known: Known) -> Candidate | None:

@@ -102,6 +102,11 @@ class Predictor:
         return self._runner.obtained
 
     @property
+    def limited(self) -> bool:
+        """Whether it replays under a memory limit."""
+        return self._conditions.memory_limit is not None
+
+    @property
     def num_steady_steps(self) -> int:
         """Steps after warm-up, over which driver time is spread; 1 where the trace does not know steps."""
         return max(1, len(self.trace.step_ends) - self._runner.warmup_steps)

@@ -3,7 +3,9 @@
 The rule: a trial of an untested member is worth its time if by prediction it would improve the front by more
 than the noise. It would, if no measured row matches it: a row that needs at most as much memory and at most
 as much time, each but for the noise. When no member is worth a trial, the study stops. Fragmentation does not
-count, as at equal peak reserved it says only how much of it is rounding.
+count, as at equal peak reserved it says only how much of it is rounding. Under a memory limit everything that
+completes fits, and the question is how fast: there a member that would be slower than the fastest row, by
+more than the noise and by more than counts as equally fast, is not worth a trial, however little it needs.
 
 A row's time counts as what is predicted for it, unless it was measured further from that than the noise: the
 least memory must not look slow, and so not good enough, because of one unlucky run.
@@ -16,12 +18,14 @@ stops nothing.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
 from autotune.measurement import Obtained
 from autotune.report.noise import deviation, spread
 from autotune.report.objectives import Point, point
+from autotune.report.pace import SLOWER_TOLERATED
 from autotune.report.stored import Role, Row
 from autotune.settings import AllocatorSettings
 from autotune.study.guide import Guide
@@ -43,11 +47,15 @@ def worth_a_trial(rows: Sequence[Row], guide: Guide) -> list[Prediction]:
     if not guide.trusted or noise is None:
         return untested
     measured = [_likely(row, rows, guide, noise) for row in rows if point(row)]
-    expected = [guide.expected(found, rows, Obtained.MEASURED) for found in untested]
+    slowest = math.inf
+    if guide.predictor.limited and measured:
+        slowest = min(row[2] for row in measured) * (1 + max(noise, SLOWER_TOLERATED))
+    expected = [(found, guide.expected(found, rows, Obtained.MEASURED)) for found in untested]
     return [
         found
-        for found, one in zip(untested, expected, strict=True)
-        if one is None or not any(matches(row, one, time_share=noise) for row in measured)
+        for found, one in expected
+        if one is None
+        or (one[2] <= slowest and not any(matches(row, one, time_share=noise) for row in measured))
     ]
 
 

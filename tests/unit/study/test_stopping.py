@@ -147,6 +147,44 @@ def test_without_early_stop_every_screened_candidate_is_measured(study: optuna.S
     assert {str(one.settings) for one in planned.first if one.role is Role.SCREENED} <= set(gpu.asked)
 
 
+def test_members_worth_a_trial_are_measured_though_nobody_enqueued_them(
+    study: optuna.Study, stiff: Guide
+) -> None:
+    planned = plan(stiff, space=WITHOUT_EXPANDABLE)
+    planned = replace(planned, first=[one for one in planned.first if one.role is not Role.SCREENED])
+    assert run_trials(study, FakeGpu(stiff.predictor), planned) is Ending.NOTHING_TO_GAIN
+    roles = [row.role for row in read_rows(study)]
+    assert Role.SCREENED in roles
+    assert Role.SAMPLED not in roles
+
+
+def test_a_member_that_contains_a_dead_end_is_no_longer_untested(stiff: Guide) -> None:
+    member = next(
+        found
+        for found in stiff.screened.members
+        if found.settings.large_segment_size_mb and found.settings.roundup_power2_divisions
+    )
+    part = f"large_segment_size_mb:{member.settings.large_segment_size_mb}"
+    crashed = Row(
+        number=1, role=Role.SAMPLED, settings=part, measurement=replace(failing("No."), settings=part)
+    )
+    assert stiff.behaviour(AllocatorSettings.parse(part)) != member.behaviour
+    assert member in stiff.untested([row(0, "", 5, 1.0)])
+    assert member not in stiff.untested([row(0, "", 5, 1.0), crashed])
+
+
+def test_under_a_limit_what_would_be_slower_than_the_fastest_is_worth_no_trial(stiff: Guide) -> None:
+    least = min(stiff.screened.members, key=lambda found: found.memory)
+    alone = Screened(num_settings=400, num_behaviours=2, members=(least,))
+    predictor = Predictor(varying(), torch_version=(2, 14), warmup_steps=2, memory_limit=64 * GIB)
+    memory = predictor.predict(DEFAULTS).memory / GIB
+    free, limited = (replace(stiff, screened=alone, predictor=one) for one in (stiff.predictor, predictor))
+    for quickest, ends in ((0.1, False), (0.05, True)):
+        rows = [row(0, "", memory, 0.1), row(1, "max_split_size_mb:777", memory, quickest)]
+        assert not nothing_to_gain(rows, free)
+        assert nothing_to_gain(rows, limited) is ends
+
+
 def test_an_unlucky_time_of_the_best_row_keeps_nothing_going(stiff: Guide) -> None:
     best = min(stiff.screened.members, key=lambda found: found.memory)
     memory = stiff.predictor.predict(DEFAULTS).memory / GIB
