@@ -36,8 +36,9 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-unit: $(READY)  ## the tests alone
-	$(BIN)/python -m pytest -q
+# Most of the time real processes are started and waited for. A file's tests share what they prepare.
+unit: $(READY)  ## the tests alone, several at a time
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 referee: $(READY)  ## compare the model with PyTorch's own allocator for MINUTES (default 10)
 	$(BIN)/python -m tests.referee.fuzz --minutes $(or $(MINUTES),10)
