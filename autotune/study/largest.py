@@ -8,11 +8,11 @@ order; a value counts as running only if it ran, and as too large only if it ran
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from autotune.errors import UsageError, WorkFailedError
 from autotune.measurement import Measurement, Outcome
+from autotune.report.fitted import Largest
 from autotune.settings import AllocatorSettings
 
 MOST_VALUES = 1_000_000
@@ -24,20 +24,6 @@ class Attempt(Protocol):
     def __call__(self, settings: AllocatorSettings, value: int) -> Measurement:
         """The run's measurement; running out of memory is an outcome of it."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Largest:
-    """The answer for one of the settings."""
-
-    settings: AllocatorSettings
-    value: int | None
-    """None where not even the smallest value runs."""
-    at_the_end: bool
-    """True where the largest value of the range runs, so that a larger one might."""
-    measurement: Measurement | None
-    """Of the run with that value."""
-    runs: int
 
 
 def parse_range(text: str) -> range:
