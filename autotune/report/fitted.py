@@ -127,9 +127,9 @@ def _notes(fitted: Fitted) -> Sequence[str]:
     ]
     retried = [one for one in fitted.answers if one.measurement and retried_steps(one.measurement)]
     notes += [
-        f"With {one.value} under {str(one.settings) or 'the defaults'} {retried_steps(one.measurement)} measured "
-        "steps contain allocation retries, in which everything cached is given back and the GPU waits: a "
-        "somewhat smaller value may do more a second."
+        f"With {one.value} under {str(one.settings) or 'the defaults'} {retried_steps(one.measurement)} "
+        "measured steps contain allocation retries, in which everything cached is given back and the GPU "
+        "waits: a somewhat smaller value may do more a second."
         for one in retried
         if one.measurement
     ]
