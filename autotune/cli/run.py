@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from autotune.study.loop import Plan
     from autotune.study.prepare import Subject
     from autotune.study.request import Request
+    from autotune.trial.estimate_runner import EstimateRunner
     from autotune.trial.runner import Runner
 
 
@@ -156,6 +157,7 @@ def _tune(request: Request, progress: Console) -> Study:
     from autotune.study.lock import hold_study
     from autotune.study.prepare import look_at, plan_for, runner_for
     from autotune.study.storage import open_storage
+    from autotune.trial.estimate_runner import EstimateRunner
 
     if len(request.devices) > 1:
         _say(progress, f"Trials run one after another, on GPU {request.devices[0]} alone.")
@@ -175,6 +177,8 @@ def _tune(request: Request, progress: Console) -> Study:
                 _run_shown(study, runner, plan, progress)
             if runner.obtained is Obtained.MEASURED:
                 _confirm_shown(study, runner, plan, request.confirm_rounds, progress)
+            elif isinstance(runner, EstimateRunner) and request.confirm_rounds:
+                _confirm_on_longer(study, runner, plan, progress)
     return study
 
 
@@ -265,9 +269,10 @@ def _run_shown(study: Study, runner: Runner, plan: Plan, progress: Console) -> N
 
 def _confirm_shown(study: Study, runner: Runner, plan: Plan, rounds: int, progress: Console) -> None:
     """Measure the finalists again; what an earlier run confirmed already is not repeated."""
+    from autotune.report.confirmed import MORE_STEPS
     from autotune.report.live import LiveProgress
     from autotune.report.summary import summarise
-    from autotune.study.confirm import MORE_STEPS, confirm, finalists, missing_runs
+    from autotune.study.confirm import confirm, finalists, missing_runs
 
     summary = summarise(study)
     missing = len(list(missing_runs(finalists(summary), summary.rows, rounds)))
@@ -287,6 +292,32 @@ def _confirm_shown(study: Study, runner: Runner, plan: Plan, rounds: int, progre
             on_start=lambda number, candidate: _start(live, candidate),
             on_finish=live.finished,
         )
+
+
+def _confirm_on_longer(study: Study, runner: EstimateRunner, plan: Plan, progress: Console) -> None:
+    """Replay the finalists on a recording with more steps: what fits one length only is found out."""
+    from autotune.errors import AutotuneError
+    from autotune.report.confirmed import MORE_STEPS
+    from autotune.report.summary import summarise
+    from autotune.study.confirm import confirm, finalists, missing_runs
+
+    summary = summarise(study)
+    if not any(missing_runs(finalists(summary), summary.rows, 1)):
+        return
+    steps = MORE_STEPS * (summary.conditions.measured_steps or 1)
+    _say(
+        progress,
+        f"Recording again, with {MORE_STEPS} times the steps, to replay the finalists on that "
+        "(--no-confirm leaves that out).",
+    )
+    try:
+        if not runner.longer(steps):
+            _say(progress, "The script has no more steps than were recorded, so the recording is all of it.")
+            return
+    except AutotuneError as error:
+        _say(progress, f"The finalists are not confirmed: {error}")
+        return
+    confirm(study, runner, plan.space, rounds=1)
 
 
 def _next_commands(summary: Summary, request: Request) -> str:

@@ -11,7 +11,8 @@ from autotune.cli.options import add_study_arguments, open_chosen_summary
 from autotune.cli.streams import say
 
 if TYPE_CHECKING:
-    from autotune.measurement import Measurement
+    from autotune.measurement import Measurement, Obtained
+    from autotune.report.stored import Conditions
     from autotune.report.summary import Summary
     from autotune.study.verify import Claim, Verdict
 
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure, compare with the claim, say so. Nothing is stored."""
     from autotune.settings import parse_torch_version
-    from autotune.study.verify import claim_of, judge, measure, runner_of
+    from autotune.study.verify import claim_of, judge, measure, rounds_of, runner_of
 
     _check(options)
     summary = open_chosen_summary(options)
@@ -52,29 +53,25 @@ def run(options: argparse.Namespace) -> int:
     torch = summary.conditions.environment.torch
     if torch:
         claim.settings.validate(parse_torch_version(torch))
+    steps = options.steps or (summary.conditions.measured_steps or 1) * claim.times_steps
     runner = runner_of(
         summary.study,
         summary.conditions,
+        steps=steps,
         python=options.python,
         timeout=options.timeout,
         device=options.device,
         say=say,
     )
-    say(f"{2 * options.rounds} runs: PyTorch's defaults and {claim.settings}, in turn.")
-    steps = options.steps or (summary.conditions.measured_steps or 1) * claim.times_steps
+    rounds = rounds_of(runner, options.rounds)
+    say(f"{2 * rounds} runs: PyTorch's defaults and {claim.settings}, in turn.")
     with contextlib.closing(runner):
-        found = measure(
-            runner,
-            claim.settings,
-            rounds=options.rounds,
-            steps=steps,
-            heard=_progress(options.rounds),
-        )
+        found = measure(runner, claim.settings, rounds=rounds, steps=steps, heard=_progress(rounds))
     verdict = judge(claim, found)
     if options.json:
-        print(json.dumps(_document(summary, claim, verdict), indent=2))
+        print(json.dumps(_document(summary, claim, verdict, str(runner.obtained)), indent=2))
     else:
-        _print(summary, claim, verdict)
+        _print(claim, verdict, _how(summary.conditions, runner.obtained, rounds))
     return 0 if verdict.holds else 1
 
 
@@ -101,11 +98,11 @@ def _progress(rounds: int) -> Any:
     return heard
 
 
-def _document(summary: Summary, claim: Claim, verdict: Verdict) -> dict[str, Any]:
+def _document(summary: Summary, claim: Claim, verdict: Verdict, obtained: str) -> dict[str, Any]:
     return {
         "study": summary.study,
         "settings": str(claim.settings),
-        "obtained": str(summary.conditions.obtained),
+        "obtained": obtained,
         "claim": {"peak_reserved_ratio": claim.memory, "step_seconds_ratio": claim.seconds},
         "found": verdict.found.to_json(),
         "holds": verdict.holds,
@@ -113,8 +110,20 @@ def _document(summary: Summary, claim: Claim, verdict: Verdict) -> dict[str, Any
     }
 
 
-def _print(summary: Summary, claim: Claim, verdict: Verdict) -> None:
+def _how(conditions: Conditions, obtained: Obtained, rounds: int) -> str:
+    """How the finding came about, and so what it can show."""
     from autotune.measurement import Obtained
+
+    if obtained is Obtained.MEASURED:
+        return f"In {rounds} rounds in fresh processes"
+    if conditions.measured_steps is not None:
+        return "In an estimate made anew from the script as it is now, which measures nothing"
+    return "In replays of the same recording, which show a change of the allocator's rules and no other"
+
+
+def _print(claim: Claim, verdict: Verdict, how: str) -> None:
+    from rich.console import Console
+
     from autotune.report.confirmed import sentence
     from autotune.units import format_change
 
@@ -124,11 +133,7 @@ def _print(summary: Summary, claim: Claim, verdict: Verdict) -> None:
     if claim.seconds is not None:
         words.append(f"step time {format_change(claim.seconds, 1)}")
     claimed = ", ".join(words) if words else "it runs where the defaults do not"
-    print(f"Settings  {claim.settings}\nClaimed   {claimed}")
-    measured = summary.conditions.obtained is Obtained.MEASURED
-    print(f"Found     {sentence(verdict.found, measured=measured)}\n{verdict.sentence}")
-    if not measured:
-        print(
-            f"These runs were {summary.conditions.obtained}: one recording, replayed under both settings. "
-            "Nothing was measured; check it on the GPU."
-        )
+    console = Console()
+    found = f"Found     {sentence(verdict.found, how=how)}"
+    for text in (f"Settings  {claim.settings}", f"Claimed   {claimed}", found, verdict.sentence):
+        console.print(text, markup=False, highlight=False)

@@ -1,4 +1,7 @@
-"""What the confirmation found: finalists against the defaults, in rounds of fresh processes."""
+"""What the confirmation found: finalists against the defaults, with more steps than a trial has.
+
+On a GPU in rounds of fresh processes; without one once, by replay of a recording that is longer.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autotune.measurement import Measurement
-from autotune.report.noise import Change, change, percentile_95
+from autotune.measurement import Measurement, Obtained
+from autotune.report.noise import Change, change, exact_change, percentile_95
 from autotune.report.pace import LONGER_TAIL_TOLERATED, SLOWER_TOLERATED
 from autotune.report.stored import Row, confirmation, searched
 from autotune.settings import simplicity
 from autotune.units import format_bytes, format_change
 
+MORE_STEPS = 2
+"""How many times the steps of a trial a confirming run has."""
 LEAST_ROUNDS = 3
-"""Fewer say too little to overthrow a recommendation."""
+"""Fewer say too little to overthrow a recommendation; of replays, which do not differ, one is enough."""
+GROWN = 1.02
+"""A peak this many times that of a run with fewer steps depends on their number."""
 MARGIN = 0.01
 """Peak reserved, as a share of the defaults', that makes no difference."""
 
@@ -41,6 +48,18 @@ class Confirmed:
     """Of the median step; None also where steps were not timed."""
     tail: Change | None = None
     """Of the step time that 95 % of the steps do not exceed; None also with fewer than twenty steps."""
+    measured: bool = True
+    """False where the runs are replays."""
+
+    @property
+    def title(self) -> str:
+        """What it is called: replays check, they prove nothing of the GPU."""
+        return "Confirmed" if self.measured else "Checked"
+
+    @property
+    def decides(self) -> bool:
+        """Whether there are rounds enough to overthrow a recommendation."""
+        return self.rounds >= (LEAST_ROUNDS if self.measured else 1)
 
     def to_json(self) -> dict[str, Any]:
         """The fields, for `--json`."""
@@ -53,7 +72,8 @@ def confirmed_pick(
     """The recommendation after a confirmation: of the finalists, the one that it shows to be best.
 
     A search picks what looked best in one run of a certain length, so part of its gain is luck, or holds for
-    that length only. Once the chosen row has run in three rounds or more, those runs decide: among the
+    that length only. Once the chosen row has run in three rounds or more (one of replays is enough, which do
+    not differ), those runs decide: among the
     finalists that never failed, that save memory beyond noise and are not slower (`_slower`), the smallest
     peak reserved; within 1 % of the defaults' the simplest settings, which gain as much and are easier to
     trust. If none is left, the chosen one if it saves more than it costs (the product of both changes is
@@ -69,9 +89,9 @@ def confirmed_pick(
         baseline: the defaults' row.
         limited: whether there is a memory limit.
     """
-    found = {one.settings: one for one in confirmations(rows) if one.rounds >= LEAST_ROUNDS}
+    found = {one.settings: one for one in confirmations(rows) if one.decides}
     runs = confirming_runs(rows)
-    if chosen is None or len(runs.get(chosen.settings, ())) < LEAST_ROUNDS:
+    if chosen is None or not _decide(runs.get(chosen.settings, ())):
         return chosen
     if limited:
         finalists = [row for row in searched(rows) if row.completed and row.settings in {"", *found}]
@@ -89,6 +109,11 @@ def confirmed_pick(
     if chosen in good and found[chosen.settings].memory is None:
         return chosen
     return min(near, key=lambda row: simplicity(row.settings))
+
+
+def _decide(runs: Sequence[Measurement]) -> bool:
+    measured = any(one.obtained is Obtained.MEASURED for one in runs)
+    return len(runs) >= (LEAST_ROUNDS if measured else 1)
 
 
 def _holds(one: Confirmed) -> bool:
@@ -156,17 +181,17 @@ def compared(
     complete = [pair for pair in rounds if all(one.completed for one in pair)]
     timed = [pair for pair in complete if all(one.median_step_seconds for one in pair)]
     sides = list(zip(*timed, strict=True)) or [(), ()]
+    measured = any(one.obtained is Obtained.MEASURED for pair in rounds for one in pair)
+    reserved = [[one.peak_reserved_bytes or 0 for one in side] for side in list(zip(*complete, strict=True))]
     return Confirmed(
         settings=settings,
+        measured=measured,
         rounds=len(rounds),
         failures=sum(not one.completed for _, one in rounds),
         reference_failures=sum(not one.completed for one, _ in rounds),
         reference_bytes=tuple(one.peak_reserved_bytes or 0 for one, _ in complete),
         peak_reserved_bytes=tuple(one.peak_reserved_bytes or 0 for _, one in complete),
-        memory=change(
-            [one.peak_reserved_bytes or 0 for one, _ in complete],
-            [one.peak_reserved_bytes or 0 for _, one in complete],
-        ),
+        memory=(change if measured else exact_change)(*(reserved or ([], []))),
         seconds=change(
             [one.median_step_seconds or 0.0 for one, _ in timed],
             [one.median_step_seconds or 0.0 for _, one in timed],
@@ -175,10 +200,34 @@ def compared(
     )
 
 
-def sentence(confirmed: Confirmed, *, measured: bool = True) -> str:
-    """The finding in words, with its intervals."""
-    how = "in fresh processes" if measured else "of replays"
-    begin = f"In {confirmed.rounds} rounds {how}, against the defaults:"
+def growth(rows: Sequence[Row]) -> str | None:
+    """That the peak rises with the number of steps, as the confirming runs show; None where it does not."""
+    first = {row.settings: row.measurement.peak_reserved_bytes for row in reversed(searched(rows))}
+    parts = []
+    for settings, runs in confirming_runs(rows).items():
+        longer = [one.peak_reserved_bytes or 0 for one in runs if one.completed]
+        before, after = first.get(settings), statistics.median(longer or [0])
+        if before and after > GROWN * before:
+            change = f"{format_bytes(after)} instead of {format_bytes(before)}"
+            parts.append(f"{settings or 'the defaults'} {change}")
+    if not parts:
+        return None
+    return (
+        f"With {MORE_STEPS} times the steps the peak is higher ({'; '.join(parts)}), so a longer run may "
+        "need more still: before choosing a card or a limit, measure more steps with --steps."
+    )
+
+
+def sentence(confirmed: Confirmed, *, how: str | None = None) -> str:
+    """The finding in words, with its intervals.
+
+    Args:
+        confirmed: the finding.
+        how: how it came about; None = as by a confirmation.
+    """
+    if how is None:
+        longer = f"Replayed on a recording with {MORE_STEPS} times the steps"
+        how = f"In {confirmed.rounds} rounds in fresh processes" if confirmed.measured else longer
     parts = []
     if confirmed.failures:
         parts.append(f"{confirmed.failures} of its runs did not complete")
@@ -189,7 +238,7 @@ def sentence(confirmed: Confirmed, *, measured: bool = True) -> str:
     if confirmed.peak_reserved_bytes and confirmed.memory is None:
         parts.append(f"peak reserved {format_bytes(max(confirmed.peak_reserved_bytes))}")
     parts += changes(confirmed)
-    return f"{begin} {'; '.join(parts) or 'nothing to compare'}."
+    return f"{how}, against the defaults: {'; '.join(parts) or 'nothing to compare'}."
 
 
 def changes(confirmed: Confirmed) -> list[str]:
@@ -201,6 +250,8 @@ def changes(confirmed: Confirmed) -> list[str]:
 
 def _change(found: Change) -> str:
     ratio, low, high = (format_change(one, 1) for one in (found.ratio, found.low, found.high))
+    if found.rounds == 1:
+        return ratio
     if found.low == found.high:
         return "as before in every one" if found.ratio == 1 else f"{ratio} in every one"
     text = f"{ratio} (95 % interval {low} to {high})"

@@ -54,6 +54,14 @@ def change(references: Sequence[float], values: Sequence[float]) -> Change | Non
     return Change(ratio=ratio, low=low, high=high, rounds=len(pairs))
 
 
+def exact_change(references: Sequence[float], values: Sequence[float]) -> Change | None:
+    """The change between numbers that no repetition changes, as those of replays; None without any."""
+    if not references or not values or min(references[0], values[0]) <= 0:
+        return None
+    ratio = values[0] / references[0]
+    return Change(ratio=ratio, low=ratio, high=ratio, rounds=1)
+
+
 def student_t(degrees: int) -> float:
     """The two-sided quantile of 95 %."""
     return STUDENT_T[degrees - 1] if degrees <= len(STUDENT_T) else NORMAL

@@ -76,7 +76,8 @@ def _figures(summary: Summary) -> Iterable[str]:
 
 def _confirmed(summary: Summary) -> Iterable[str]:
     for found in confirmations(summary.rows):
-        yield f"<p>Confirmed: <code>{_escape(plain(found.settings))}</code>. {_escape(sentence(found))}</p>"
+        settings = _escape(plain(found.settings))
+        yield f"<p>{found.title}: <code>{settings}</code>. {_escape(sentence(found))}</p>"
 
 
 def _matters(matters: Matters | None) -> Iterable[str]:

@@ -54,7 +54,7 @@ def print_report(summary: Summary, console: Console, matters: Matters | None = N
     if summary.startup_seconds is not None:
         say(f"Starting a worker took {format_seconds(summary.startup_seconds)} a trial (median).")
     for found in confirmations(summary.rows):
-        say(f"Confirmed: {plain(found.settings)}. {sentence(found)}", "bold")
+        say(f"{found.title}: {plain(found.settings)}. {sentence(found)}", "bold")
     if matters is not None:
         say("What matters here, by replay:")
         for line in matters_text.sentences(matters):

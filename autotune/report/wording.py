@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.measurement import Measurement, Obtained
-from autotune.report.confirmed import confirmations
+from autotune.report.confirmed import MORE_STEPS, confirmations, growth
 from autotune.report.doubts import doubts
 from autotune.report.noise import percentile_95
 from autotune.report.objectives import point
@@ -155,7 +155,7 @@ def verdict(summary: Summary) -> str:
         how = outcome(baseline) if baseline is not None else "not run"
         return f"Use trial {row.number}: peak reserved {shown.memory}, where the defaults ended: {how}."
     if (found := _confirmed(summary, row)) is not None:
-        return f"Use trial {row.number}: confirmed against the defaults, {found}."
+        return f"Use trial {row.number}: {found}."
     recorded = summary.conditions.recorded_seconds
     within = f" in {format_seconds(recorded)} of the recorded run" if recorded else ""
     return (
@@ -170,7 +170,9 @@ def _confirmed(summary: Summary, row: Row) -> str | None:
     if found is None or found.memory is None or found.failures:
         return None
     reserved = statistics.median(found.peak_reserved_bytes)
-    parts = [f"peak reserved {format_bytes(reserved)} ({format_change(found.memory.ratio, 1)})"]
+    longer = f"in an estimate of {MORE_STEPS} times the steps against the defaults"
+    parts = ["confirmed against the defaults" if found.measured else longer]
+    parts.append(f"peak reserved {format_bytes(reserved)} ({format_change(found.memory.ratio, 1)})")
     if found.seconds is not None:
         parts.append(
             f"step time {format_change(found.seconds.ratio, 1)}"
@@ -199,6 +201,7 @@ def warnings(summary: Summary) -> list[str]:
             "call autotune.step() at the end of each step to have them timed."
         )
     found += doubts(rows)
+    found += filter(None, [growth(rows)])
     tenants = sorted({tenant for row in rows for tenant in row.measurement.environment.tenants})
     if tenants:
         found.append(

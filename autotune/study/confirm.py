@@ -1,6 +1,7 @@
 """Confirmation: the finalists measured again, one after the other in rounds, with more steps than before.
 
 Interleaved, because clocks and neighbours change over minutes: what one finalist meets the others meet too.
+Without a GPU the script is recorded again, with as many more steps, and the finalists are replayed on that.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from datetime import datetime
 
 import optuna
 
+from autotune.report.confirmed import MORE_STEPS
 from autotune.report.stored import Role, Row, confirmation, read_rows
 from autotune.report.summary import Summary, summarise
 from autotune.settings import AllocatorSettings
@@ -19,9 +21,6 @@ from autotune.study.loop import study_storage
 from autotune.study.space import SearchSpace
 from autotune.study.storage import database_errors
 from autotune.trial.runner import Runner
-
-MORE_STEPS = 2
-"""How many times the steps of a trial a confirming run measures."""
 
 
 def finalists(summary: Summary) -> list[AllocatorSettings]:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from autotune import trace as traces
 from autotune.allocator.conditions import Conditions as ReplayConditions
@@ -13,6 +14,7 @@ from autotune.allocator.result import TAKEN_FOR_H200
 from autotune.allocator.selfcheck import self_check
 from autotune.errors import UsageError, WorkFailedError
 from autotune.measurement import Environment, Obtained, Outcome
+from autotune.report.confirmed import GROWN
 from autotune.report.stored import Conditions
 from autotune.settings import AllocatorSettings, TorchVersion, parse_torch_version
 from autotune.study.baselines import BASELINES
@@ -21,6 +23,7 @@ from autotune.study.loop import Plan
 from autotune.study.request import DEFAULT_ENGINE, ENGINE_OFF, Request
 from autotune.study.space import SearchSpace
 from autotune.trace import Trace
+from autotune.trial.estimate_runner import EstimateRunner
 from autotune.trial.facts import Facts
 from autotune.trial.phantom import DEFAULT
 from autotune.trial.preflight import preflight
@@ -32,6 +35,8 @@ from autotune.units import format_bytes
 
 Say = Callable[[str], None]
 
+ESTIMATE = "estimate.npz"
+"""The recording that an estimated study replays, in the study's folder."""
 ESTIMATED_NOTE = (
     "Recorded without a GPU: some memory that libraries take for themselves is missing, and step time is not "
     "known. Check the answer on the GPU it is for."
@@ -107,19 +112,29 @@ def runner_for(subject: Subject, stored: Conditions | None, say: Say) -> tuple[R
         WorkFailedError: the script could not be recorded.
     """
     if subject.trace is not None:
-        return _replayed(subject, subject.trace, subject.conditions)
+        options = _replay_options(subject, subject.conditions)
+        return ReplayRunner(subject.trace, **options), subject.conditions
     assert subject.job is not None and subject.facts is not None
     if subject.facts.usable:
         return WorkerRunner(subject.job, subject.facts, say), subject.conditions
-    path = subject.request.folder / "estimate.npz"
+    path = subject.request.folder / ESTIMATE
     recorded = earlier_recording(path, stored.trace_sha256 if stored else None) or _record(subject, path, say)
+    return _estimated(subject, recorded, path, say)
+
+
+def _estimated(subject: Subject, recorded: Trace, path: Path, say: Say) -> tuple[Runner, Conditions]:
+    """Trials that replay what was recorded without a GPU; a longer recording lies beside it."""
     conditions = replace(
         subject.conditions,
         trace=str(path.absolute()),
         trace_sha256=digest(recorded),
         notes=(ESTIMATED_NOTE, *_assumed_card(subject.request), *recorded.recording.notes),
     )
-    return _replayed(subject, recorded, conditions)
+
+    def longer(steps: int) -> Trace:
+        return _record(subject, path.with_name(f"estimate-{steps}-steps.npz"), say, steps=steps)
+
+    return EstimateRunner(recorded, record=longer, **_replay_options(subject, conditions)), conditions
 
 
 def _assumed_card(request: Request) -> tuple[str, ...]:
@@ -202,23 +217,22 @@ def _script_subject(request: Request) -> Subject:
     return Subject(request=request, torch_version=version, conditions=conditions, job=job, facts=facts)
 
 
-def _replayed(subject: Subject, trace: Trace, conditions: Conditions) -> tuple[Runner, Conditions]:
-    runner = ReplayRunner(
-        trace,
-        torch_version=subject.torch_version,
-        memory_limit=subject.request.memory_limit,
-        device_total=conditions.environment.device_total_bytes,
-        warmup_steps=subject.request.warmup,
-        engine=DEFAULT_ENGINE if subject.request.engine == ENGINE_OFF else subject.request.engine,
-    )
-    return runner, conditions
+def _replay_options(subject: Subject, conditions: Conditions) -> dict[str, Any]:
+    engine = subject.request.engine
+    return {
+        "torch_version": subject.torch_version,
+        "memory_limit": subject.request.memory_limit,
+        "device_total": conditions.environment.device_total_bytes,
+        "warmup_steps": subject.request.warmup,
+        "engine": DEFAULT_ENGINE if engine == ENGINE_OFF else engine,
+    }
 
 
-def _record(subject: Subject, path: Path, say: Say) -> Trace:
+def _record(subject: Subject, path: Path, say: Say, *, steps: int | None = None) -> Trace:
     assert subject.job is not None and subject.facts is not None
     request = subject.request
     # What fits is for the replays to say, under each setting.
-    job = replace(subject.job, memory_limit_bytes=None)
+    job = replace(subject.job, memory_limit_bytes=None, measured_steps=steps or subject.job.measured_steps)
     measurement = record(job, subject.facts, path, card=request.gpu, selected=request.selected, say=say)
     if measurement.outcome is not Outcome.COMPLETED:
         log = f" Everything it printed is in {measurement.log}." if measurement.log else ""
@@ -258,6 +272,24 @@ def trace_notes(trace: Trace, request: Request) -> tuple[str, ...]:
     """What belongs on every report of replays of this trace."""
     recording = trace.recording
     if recording.estimated:
-        return (ESTIMATED_NOTE, *recording.notes)
+        return (ESTIMATED_NOTE, *growth_note(trace), *recording.notes)
     unnamed = recording.device_total_bytes is None and request.gpu_total is None
-    return (self_check(trace).sentence(), *([TAKEN_FOR_H200] if unnamed else []), *recording.notes)
+    taken_for = [TAKEN_FOR_H200] if unnamed else []
+    return (self_check(trace).sentence(), *growth_note(trace), *taken_for, *recording.notes)
+
+
+def growth_note(trace: Trace) -> tuple[str, ...]:
+    """Whether the recording may be too short to show the peak: live memory peaked in its second half only."""
+    ends = trace.step_ends
+    if len(ends) < 4:
+        return ()
+    live = trace.live_bytes
+    before = int(live[: ends[len(ends) // 2 - 1]].max())
+    peak = int(live.max())
+    if peak <= GROWN * before:
+        return ()
+    return (
+        f"In the first half of the {len(ends)} recorded steps live tensors took {format_bytes(before)} at "
+        f"their peak, in all of them {format_bytes(peak)}: more steps may take more still, so record more "
+        "(--steps).",
+    )

@@ -1,25 +1,32 @@
-"""Whether what a study claims still holds: its settings and the defaults, run again now, in turn."""
+"""Whether what a study claims still holds: its settings and the defaults, run again now, in turn.
+
+Where there is a GPU the script runs on it, also if the study is an estimate. Without one an estimate is made
+anew, from the script as it is now. Where a study replayed a trace, nothing can change but the allocator.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune import trace as traces
-from autotune.errors import UsageError
-from autotune.measurement import Environment, Measurement, Obtained
-from autotune.report.confirmed import Confirmed, compared, confirmations
+from autotune.allocator.devices import CARDS, Card
+from autotune.errors import UsageError, WorkFailedError
+from autotune.measurement import Environment, Measurement, Obtained, Outcome
+from autotune.report.confirmed import MORE_STEPS, Confirmed, compared, confirmations
 from autotune.report.objectives import point
 from autotune.report.stored import Conditions
 from autotune.report.summary import Summary
 from autotune.settings import AllocatorSettings, parse_torch_version
-from autotune.study.confirm import MORE_STEPS
-from autotune.study.prepare import digest
+from autotune.study.prepare import ESTIMATE, digest
 from autotune.study.request import RUNS
+from autotune.trial.facts import Facts
+from autotune.trial.phantom import DEFAULT
 from autotune.trial.preflight import preflight
+from autotune.trial.recording import record
 from autotune.trial.replay_runner import ReplayRunner
 from autotune.trial.runner import Job, Runner
 from autotune.trial.worker_runner import WorkerRunner
@@ -100,14 +107,24 @@ def claim_of(summary: Summary, settings: str | None) -> Claim:
 
 
 def runner_of(
-    study: str, conditions: Conditions, *, python: str, timeout: float, device: int, say: Say
+    study: str, conditions: Conditions, *, steps: int, python: str, timeout: float, device: int, say: Say
 ) -> Runner:
     """What measures as the study did; `say` is told what is different today.
 
+    Args:
+        study: its name.
+        conditions: its conditions.
+        steps: measured steps of a run.
+        python: interpreter that runs the script; empty = the one running autotune.
+        timeout: seconds that a run may take.
+        device: index of the GPU.
+        say: told in sentences what a person should know.
+
     Raises:
         UsageError: the script or the trace is gone, or the GPU is not there.
+        WorkFailedError: the script could not be recorded.
     """
-    if conditions.obtained is not Obtained.MEASURED:
+    if conditions.measured_steps is None and conditions.obtained is not Obtained.MEASURED:
         return _replay_runner(conditions, say)
     if conditions.script is None:
         raise UsageError(f"Study '{study}' does not say which script it measured.")
@@ -118,22 +135,27 @@ def runner_of(
         python=python,
         device=device,
         warmup_steps=conditions.warmup_steps or 0,
-        measured_steps=conditions.measured_steps or 1,
+        measured_steps=steps,
         seed=conditions.seed,
         timeout_seconds=timeout,
         memory_limit_bytes=conditions.memory_limit_bytes,
         directory=RUNS / study / "verify",
     )
     facts = preflight(job)
-    if not facts.usable:
+    if not facts.usable and conditions.obtained is Obtained.MEASURED:
         raise UsageError(
             f"Study '{study}' was measured on {conditions.environment.gpu or 'a GPU'}, and there is none "
             f"here: {facts.why_not}."
         )
     if hashlib.sha256(script.read_bytes()).hexdigest() != conditions.script_sha256:
         say(f"{script.name} has changed since the study.")
-    for sentence in _differences(conditions.environment, facts.environment):
-        say(sentence)
+    if not facts.usable:
+        return _estimate_runner(conditions, job, facts, say)
+    if conditions.obtained is Obtained.MEASURED:
+        for sentence in _differences(conditions.environment, facts.environment):
+            say(sentence)
+    else:
+        say("The study is an estimate; here is a GPU, so the script runs on it.")
     return WorkerRunner(job, facts, say)
 
 
@@ -145,14 +167,19 @@ def measure(
     steps: int | None,
     heard: Callable[[int, Measurement], None],
 ) -> Confirmed:
-    """The defaults and the settings in turn, `rounds` times; `heard` is told of each run."""
+    """The defaults and the settings in turn, `rounds` times, replays once; `heard` is told of each run."""
     runs: dict[str, list[Measurement]] = {"": [], str(settings): []}
-    for number in range(2 * rounds):
+    for number in range(2 * rounds_of(runner, rounds)):
         chosen = settings if number % 2 else AllocatorSettings()
         found = runner.measure(chosen, number=number, measured_steps=steps)
         runs[str(chosen)].append(found)
         heard(number, found)
     return compared(str(settings), runs[""], runs[str(settings)])
+
+
+def rounds_of(runner: Runner, rounds: int) -> int:
+    """How many rounds make sense: replays of one recording do not differ."""
+    return rounds if runner.obtained is Obtained.MEASURED else 1
 
 
 def judge(claim: Claim, found: Confirmed) -> Verdict:
@@ -183,6 +210,34 @@ def judge(claim: Claim, found: Confirmed) -> Verdict:
 
 def _ratio(references: Sequence[int], values: Sequence[int]) -> float | None:
     return statistics.median(values) / statistics.median(references) if references and values else None
+
+
+def _estimate_runner(conditions: Conditions, job: Job, facts: Facts, say: Say) -> Runner:
+    """Replays of the script as it is now, recorded without a GPU.
+
+    Raises:
+        WorkFailedError: it could not be recorded.
+    """
+    environment, path = conditions.environment, job.directory / ESTIMATE
+    name, total = environment.gpu or DEFAULT.name, environment.device_total_bytes or DEFAULT.total_bytes
+    known = next((one for one in CARDS if (one.name, one.total_bytes) == (name, total)), None)
+    say("Recording the script again, without a GPU.")
+    found = record(
+        replace(job, memory_limit_bytes=None),
+        facts,
+        path,
+        card=known or Card(name=name, total_bytes=total),
+        say=say,
+    )
+    if found.outcome is not Outcome.COMPLETED:
+        raise WorkFailedError(f"The script could not be recorded: {found.reason or found.outcome}")
+    return ReplayRunner(
+        traces.load(path),
+        torch_version=parse_torch_version(facts.torch) if facts.torch else None,
+        memory_limit=conditions.memory_limit_bytes,
+        device_total=total,
+        warmup_steps=job.warmup_steps,
+    )
 
 
 def _replay_runner(conditions: Conditions, say: Say) -> Runner:

@@ -162,3 +162,34 @@ def test_two_recordings_of_one_script_are_compared(
     assert operators["aten::index"]["requested_bytes"][0] < operators["aten::index"]["requested_bytes"][1]
     assert main(["compare-recordings", "quarter.npz", "trace.npz"]) == 0
     assert "aten::mm" in capsys.readouterr().out
+
+
+def test_finalists_are_checked_on_a_longer_recording_and_verify_records_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script whose peak comes late, and which then is changed so that there is nothing left to save."""
+    monkeypatch.chdir(tmp_path)
+    script = Path("late.py")
+    script.write_text((SCRIPTS / "late_peak.py").read_text())
+    words = ["--script", "late.py", "--warmup", "1", "--steps", "4", "--gpu", "24GiB"]
+    assert main(["run", *words, "--trials", "3", "--json"]) == 0
+    found, told = capsys.readouterr()
+    assert "Recording again, with 2 times the steps" in told
+    report = json.loads(found)
+    checks = [trial for trial in report["trials"] if trial["role"] == "confirm"]
+    peaks = [trial["metrics"]["peak_reserved_bytes"] for trial in (report["trials"][0], checks[0])]
+    assert peaks[1] > peaks[0] + 200 * MIB
+    assert {trial["obtained"] for trial in checks} == {"estimated"}
+    assert main(["report"]) == 0
+    assert "With 2 times the steps the peak is higher" in " ".join(capsys.readouterr().out.split())
+
+    assert main(["verify", "--settings", "expandable_segments:True", "--json"]) == 0
+    held = json.loads(capsys.readouterr().out)
+    assert held["obtained"] == "estimated"
+    assert held["found"]["memory"]["ratio"] == pytest.approx(held["claim"]["peak_reserved_ratio"])
+    script.write_text(script.read_text().replace("range(9)", "range(0)"))
+    assert main(["verify", "--settings", "expandable_segments:True"]) == 1
+    found, told = capsys.readouterr()
+    assert "late.py has changed since the study" in told
+    assert "The claim no longer holds" in found
+    assert "the script as it is now" in " ".join(found.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,13 +11,13 @@ import optuna
 import pytest
 
 from autotune.measurement import Measurement, Obtained, Outcome
-from autotune.report.confirmed import confirmations, confirmed_pick, sentence
+from autotune.report.confirmed import MORE_STEPS, confirmations, confirmed_pick, growth, sentence
 from autotune.report.stored import Conditions, Role, read_rows, searched
 from autotune.report.summary import document, summarise
 from autotune.settings import AllocatorSettings
-from autotune.study.book import open_study
+from autotune.study.book import enter, open_study
 from autotune.study.candidates import candidate, first_candidates
-from autotune.study.confirm import MORE_STEPS, confirm
+from autotune.study.confirm import confirm
 from autotune.study.loop import Plan, run_trials
 from autotune.study.space import SearchSpace
 from autotune.study.storage import open_storage
@@ -245,3 +246,51 @@ def test_after_a_longer_search_everything_is_confirmed_anew(study: optuna.Study)
     assert confirmations(read_rows(study)) == []
     confirm(study, again := Runner(), SPACE, rounds=1)
     assert again.asked == ["", EXPANDABLE]
+
+
+def enter_row(study: optuna.Study, role: Role, settings: str, found: Measurement) -> None:
+    chosen = candidate(SPACE, role, AllocatorSettings.parse(settings))
+    enter(study, SPACE, chosen, replace(found, settings=settings), datetime.now())
+
+
+def estimated(reserved: float) -> Measurement:
+    return measurement(reserved=reserved, seconds=0.1, obtained=Obtained.ESTIMATED)
+
+
+@pytest.mark.parametrize(
+    ("longer", "recommended", "change"),
+    [
+        ((12, 8, 6), TUNED, "−50.0 %"),  # as in the search
+        ((12, 8, 11), EXPANDABLE, "−8.3 %"),  # what the search found was fitted to the recorded steps
+        ((12, 13, 14), "", "+16.7 %"),
+    ],
+)
+def test_one_replay_of_a_longer_recording_decides(
+    tmp_path: Path, longer: tuple[float, float, float], recommended: str, change: str
+) -> None:
+    conditions = Conditions(obtained=Obtained.ESTIMATED, environment=H200, measured_steps=20)
+    study = open_study(open_storage(f"sqlite:///{tmp_path / 'a.db'}"), "train", conditions)
+    finalists = {"": Role.DEFAULT, EXPANDABLE: Role.EXPANDABLE, TUNED: Role.SAMPLED}
+    for (settings, role), memory in zip(finalists.items(), (10, 8, 6), strict=True):
+        enter_row(study, role, settings, estimated(memory))
+    table = {text: estimated(memory) for text, memory in zip(finalists, longer, strict=True)}
+    runner = FakeRunner(table, obtained=Obtained.ESTIMATED)
+    confirm(study, runner, SPACE, rounds=1)
+    assert runner.asked == list(finalists)
+    found = summarise(study)
+    assert found.recommended is not None
+    assert found.recommended.settings == recommended
+    checked = confirmations(found.rows)[1]
+    how = f"Replayed on a recording with {MORE_STEPS} times the steps, against the defaults"
+    assert sentence(checked) == f"{how}: peak reserved {change}."
+    assert checked.title == "Checked"
+
+
+def test_a_peak_that_rises_with_the_steps_is_told_and_one_that_stays_is_not(study: optuna.Study) -> None:
+    enter_row(study, Role.DEFAULT, "", timed(10, 1.0))
+    enter_row(study, Role.EXPANDABLE, EXPANDABLE, timed(8, 1.0))
+    assert growth(read_rows(study)) is None
+    confirm(study, Runner({"": timed(12, 1.0), EXPANDABLE: timed(8.1, 1.0)}), SPACE, rounds=3)
+    told = growth(read_rows(study))
+    assert told is not None
+    assert "(the defaults 12.0 GiB instead of 10.0 GiB)" in told
