@@ -363,7 +363,7 @@ def test_a_script_without_a_gpu_is_recorded_once_and_estimated(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     script = Path("train.py")
     script.write_text((TESTS / "scripts" / "trains.py").read_text())
-    arguments = ("run", "--script", "train.py", "--warmup", "1", "--steps", "2", "--json")
+    arguments = ("run", "--script", "train.py", "--warmup", "1", "--steps", "2", "--no-confirm", "--json")
     status, out, err = autotune(*arguments, "--trials", "5")
     assert status == 0
     found = json.loads(out)
