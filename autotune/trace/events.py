@@ -22,6 +22,7 @@ ALLOC, FREE_COMPLETED, FREE_REQUESTED, SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP,
 )
 MAX_SIZE = 1 << 50
 """No allocation is a pebibyte."""
+MOST_LIVE_BYTES = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +94,7 @@ def build_trace(events: Events, recording: Recording, *, partial: bool = False) 
     if partial:
         moves = replace(moves, live=_with_unmatched_frees(moves))
     trace = _match(moves)
+    _require_sizes_to_add_up(trace)
     observed["peak_requested_bytes"] = _peak_requested(trace, oom_size)
     if trace.num_preexisting:
         notes = (
@@ -108,6 +110,13 @@ def build_trace(events: Events, recording: Recording, *, partial: bool = False) 
         notes=tuple(dict.fromkeys((*recording.notes, *notes))),  # a saved trace may have them already
     )
     return replace(trace, oom_size=oom_size, recording=recording)
+
+
+def _require_sizes_to_add_up(trace: Trace) -> None:
+    """Refuse what no memory holds: sums of bytes are 64-bit numbers, and would wrap around unseen."""
+    most = np.cumsum(np.where(trace.is_alloc, trace.size, -trace.size), dtype=np.float64).max(initial=0.0)
+    if most >= MOST_LIVE_BYTES:
+        raise TraceError("has more bytes alive at once than 64 bits can count.")
 
 
 def _end_at_oom(events: Events) -> tuple[Events, int | None, tuple[str, ...]]:

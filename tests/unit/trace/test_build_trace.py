@@ -201,3 +201,10 @@ def test_whatever_is_cut_off_the_beginning_a_partial_trace_keeps_every_remaining
     found = trace(events(*left), partial=True)
     assert found.size[found.num_preexisting :].tolist() == [size for _, _, size in left]
     assert found.is_alloc[: found.num_preexisting].all()
+
+
+def test_sizes_whose_sum_would_wrap_around_are_refused() -> None:
+    rows = [("alloc", 64 * number, 1 << 49) for number in range(1, 1 + (1 << 13))]
+    with pytest.raises(TraceError, match="more bytes alive at once"):
+        trace(events(*rows))
+    assert trace(events(*rows[:-1])).num_operations == len(rows) - 1
