@@ -62,7 +62,7 @@ def test_every_option_in_the_readme_exists(typed: str, capsys: pytest.CaptureFix
         main([words[0], "--help"])
     known = set(re.findall(r"--?[a-z][a-z-]*", capsys.readouterr().out))
     own = words[: words.index("--")] if "--" in words else words
-    assert {word for word in own[1:] if re.match(r"--?[a-z]", word)} <= known
+    assert {word for word in own[1:] if re.fullmatch(r"--?[a-z][a-z-]*", word)} <= known
 
 
 def test_every_command_is_in_the_table() -> None:
