@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from autotune.measurement import Measurement, Obtained
 from autotune.report.noise import Change, change, exact_change, percentile_95
-from autotune.report.pace import LONGER_TAIL_TOLERATED, SLOWER_TOLERATED
+from autotune.report.pace import LONGER_TAIL_TOLERATED, SLOWER_TOLERATED, Pace
+from autotune.report.pick import ANY_PACE, balanced_pick
 from autotune.report.stored import Row, confirmation, searched
 from autotune.settings import simplicity
 from autotune.units import format_bytes, format_change
@@ -67,13 +68,17 @@ class Confirmed:
 
 
 def confirmed_pick(
-    rows: Sequence[Row], chosen: Row | None, baseline: Row | None, *, limited: bool = False
+    rows: Sequence[Row],
+    chosen: Row | None,
+    baseline: Row | None,
+    *,
+    pace: Pace = ANY_PACE,
+    limited: bool = False,
 ) -> Row | None:
     """The recommendation after a confirmation: of the finalists, the one that it shows to be best.
 
     A search picks what looked best in one run of a certain length, so part of its gain is luck, or holds for
-    that length only. Once the chosen row has run in three rounds or more (one of replays is enough, which do
-    not differ), those runs decide: among the
+    that length only. Once the chosen row has run in three rounds or more, those runs decide: among the
     finalists that never failed, that save memory beyond noise and are not slower (`_slower`), the smallest
     peak reserved; within 1 % of the defaults' the simplest settings, which gain as much and are easier to
     trust. If none is left, the chosen one if it saves more than it costs (the product of both changes is
@@ -83,16 +88,21 @@ def confirmed_pick(
     Under a memory limit: among the finalists that never failed, the defaults included, and are not slower
     than another of them, the smallest peak reserved, in the simplest settings within 1 %.
 
+    Replays do not differ from run to run: of them one round decides, by the rule of the search.
+
     Args:
         rows: the study's rows.
         chosen: the search's own pick.
         baseline: the defaults' row.
+        pace: what counts as equally fast in the search.
         limited: whether there is a memory limit.
     """
     found = {one.settings: one for one in confirmations(rows) if one.decides}
     runs = confirming_runs(rows)
     if chosen is None or not _decide(runs.get(chosen.settings, ())):
         return chosen
+    if all(one.obtained is not Obtained.MEASURED for one in runs[chosen.settings]):
+        return _pick_again(rows, chosen, pace, limited=limited)
     if limited:
         finalists = [row for row in searched(rows) if row.completed and row.settings in {"", *found}]
         return _fastest_that_fits(finalists, runs) or chosen
@@ -109,6 +119,17 @@ def confirmed_pick(
     if chosen in good and found[chosen.settings].memory is None:
         return chosen
     return min(near, key=lambda row: simplicity(row.settings))
+
+
+def _pick_again(rows: Sequence[Row], chosen: Row, pace: Pace, *, limited: bool) -> Row:
+    """What the search would pick from the finalists' longer replays; the choice where none completes."""
+    finalists = confirmation(rows)
+    defaults = next((row for row in finalists if not row.settings), None)
+    seconds = pace.recorded_seconds
+    longer = replace(pace, recorded_seconds=seconds and MORE_STEPS * seconds)
+    picked = balanced_pick(finalists, defaults, pace=longer, limited=limited)
+    settings = picked.settings if picked is not None else chosen.settings
+    return next((row for row in searched(rows) if row.settings == settings and row.completed), chosen)
 
 
 def _decide(runs: Sequence[Measurement]) -> bool:

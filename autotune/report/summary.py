@@ -136,7 +136,7 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
         conditions=conditions,
         rows=tuple(rows),
         baseline=baseline,
-        recommended=confirmed_pick(rows, chosen, baseline, limited=limited),
+        recommended=confirmed_pick(rows, chosen, baseline, pace=pace, limited=limited),
         front=tuple(row for row in tried if row.number in members),
     )
 

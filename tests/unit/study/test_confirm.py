@@ -286,6 +286,22 @@ def test_one_replay_of_a_longer_recording_decides(
     assert checked.title == "Checked"
 
 
+def test_on_a_longer_recording_time_counts_as_in_the_search(tmp_path: Path) -> None:
+    conditions = Conditions(obtained=Obtained.ESTIMATED, environment=H200, measured_steps=20)
+    study = open_study(open_storage(f"sqlite:///{tmp_path / 'a.db'}"), "train", conditions)
+
+    def found(memory: float, seconds: float) -> Measurement:
+        return measurement(reserved=memory, seconds=seconds, obtained=Obtained.ESTIMATED)
+
+    table = {"": found(10, 0.1), EXPANDABLE: found(5, 9.0), TUNED: found(6, 0.1)}
+    for settings, role in (("", Role.DEFAULT), (EXPANDABLE, Role.EXPANDABLE), (TUNED, Role.SAMPLED)):
+        enter_row(study, role, settings, table[settings])
+    confirm(study, FakeRunner(table, obtained=Obtained.ESTIMATED), SPACE, rounds=1)
+    recommended = summarise(study).recommended
+    assert recommended is not None
+    assert recommended.settings == TUNED  # though expandable segments alone need less
+
+
 def test_a_peak_that_rises_with_the_steps_is_told_and_one_that_stays_is_not(study: optuna.Study) -> None:
     enter_row(study, Role.DEFAULT, "", timed(10, 1.0))
     enter_row(study, Role.EXPANDABLE, EXPANDABLE, timed(8, 1.0))
