@@ -252,7 +252,7 @@ def test_another_torch_gives_another_study(autotune: Autotune) -> None:
     _, out, _ = autotune("run", "--trace", GNN, "--trials", "2", "--torch", "2.8", "--json")
     assert json.loads(out)["environment"]["torch"] == "2.8"
     sentence = refused(autotune("run", "--trace", GNN, "--trials", "2", "--torch", "2.14"))
-    assert "another torch (2.8; now 2.14)" in sentence
+    assert "torch: 2.8, now 2.14" in sentence
     assert "--study gnn-2" in sentence
 
 
@@ -380,7 +380,7 @@ def test_a_script_without_a_gpu_is_recorded_once_and_estimated(
     # An edited script does not go on with the study of the old one.
     script.write_text(script.read_text() + "# edited\n")
     sentence = refused(autotune(*arguments, "--trials", "7"))
-    assert "another version of the script" in sentence
+    assert "version of the script: " in sentence
     assert "--study train-2" in sentence
 
 

@@ -60,20 +60,27 @@ def test_the_same_conditions_continue_the_study(storage: RDBStorage) -> None:
     [
         (
             {"script": "/home/me/other.py", "script_sha256": "bb"},
-            r"another script \(/home/me/train.py; now .*other",
+            "script: /home/me/train.py, now /home/me/other.py",
         ),
-        ({"script_sha256": "bb"}, "another version of the script"),
-        ({"arguments": ("--large",)}, r"other arguments of the script \(--small; now --large\)"),
-        ({"environment": replace(H200, gpu="NVIDIA A100")}, r"another GPU \(NVIDIA H200; now NVIDIA A100\)"),
-        ({"environment": replace(H200, torch="2.15.0")}, r"another torch \(2.14.1; now 2.15.0\)"),
-        ({"environment": replace(H200, driver="600.1")}, "another driver"),
-        ({"memory_limit_bytes": 1 << 30}, "another memory limit"),
-        ({"warmup_steps": 1}, "another number of warm-up steps"),
-        ({"measured_steps": 1}, "another number of measured steps"),
-        ({"seed": None}, r"another seed \(0; now none\)"),
-        ({"without": ()}, "other options left out"),
-        ({"obtained": Obtained.REPLAYED}, "obtained in another way"),
-        ({"trace_sha256": "cc"}, "another trace"),
+        ({"script_sha256": "bb"}, "version of the script: aa, now bb"),
+        ({"script_sha256": "b" * 64}, "version of the script: aa, now bbbbbbbbbbbb"),
+        ({"arguments": ("--large",)}, "arguments of the script: --small, now --large"),
+        ({"environment": replace(H200, gpu="NVIDIA A100")}, "GPU: NVIDIA H200, now NVIDIA A100"),
+        ({"environment": replace(H200, torch="2.15.0")}, "torch: 2.14.1, now 2.15.0"),
+        ({"environment": replace(H200, driver="600.1")}, "driver: 580.95.05, now 600.1"),
+        ({"memory_limit_bytes": 1 << 30}, "memory limit: none, now 1.00 GiB"),
+        ({"warmup_steps": 1}, "warm-up steps: 5, now 1"),
+        ({"measured_steps": 1}, "measured steps: 20, now 1"),
+        ({"seed": None}, "seed: 0, now none"),
+        ({"without": ()}, "options left out: expandable_segments, now none"),
+        ({"obtained": Obtained.REPLAYED}, "results: measured, now replayed"),
+        ({"trace_sha256": "c" * 64}, "trace: none, now cccccccccccc"),
+        (
+            {"script": "/home/me/other.py", "arguments": (), "seed": 1, "warmup_steps": 1, "without": ()},
+            "script: /home/me/train.py, now /home/me/other.py; arguments of the script: --small, now none; "
+            "warm-up steps: 5, now 1; and 2 more",
+        ),
+        ({"script": f"/home/{'me/' * 40}new.py"}, f"script: /home/me/train.py, now …e/{'me/' * 17}new.py"),
     ],
 )
 def test_other_conditions_are_refused_with_what_differs_and_a_free_name(
@@ -81,8 +88,12 @@ def test_other_conditions_are_refused_with_what_differs_and_a_free_name(
 ) -> None:
     add_trial(open_study(storage, "train", MADE))
     open_study(storage, "train-2", MADE)
-    with pytest.raises(StudyError, match=rf"(?s)'train' was made with {said}.*--study train-3\."):
+    with pytest.raises(StudyError) as caught:
         open_study(storage, "train", replace(MADE, **change))
+    assert str(caught.value) == (
+        f"Study 'train' was made under other conditions ({said}), and the two are not mixed; "
+        "start anew with --study train-3."
+    )
 
 
 @pytest.mark.parametrize(
