@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -41,6 +41,7 @@ from autotune.units import format_bytes
 OUT_OF_MEMORY = "out_of_memory"
 """Name of the constraint: above zero where memory ran out."""
 LONGEST_NAME = 200
+SHOWN_NAMES = 5
 SCREEN = ".screen"
 """What the name of a screening's study ends with."""
 
@@ -97,16 +98,35 @@ def load_study(storage: RDBStorage, name: str | None) -> optuna.Study:
         StudyError: there is none.
     """
     with reading_errors(shown(storage)):
+        if name is None:
+            found = next(own_studies(storage), None)
+            if found is None:
+                raise StudyError(f"There is no study in {shown(storage)} yet; make one with `autotune run`.")
+            return found
         names = study_names(storage)
-        if name is not None and name not in names:
+        if name not in names:
             own = [one for one in names if not one.endswith(SCREEN) or one.removesuffix(SCREEN) not in names]
-            known = f"it has {', '.join(_quoted(own[-5:]))}" if own else "it is empty"
-            raise StudyError(f"There is no study '{name}' in {shown(storage)}; {known}.")
-        for found in [name] if name is not None else reversed(names):
-            study = optuna.load_study(study_name=found, storage=storage, sampler=RandomSampler())
-            if name is not None or (CONDITIONS in study.user_attrs and SCREEN_OF not in study.user_attrs):
-                return study
-    raise StudyError(f"There is no study in {shown(storage)} yet; make one with `autotune run`.")
+            raise StudyError(f"There is no study '{name}' in {shown(storage)}; {_known(own)}.")
+        return optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
+
+
+def own_studies(storage: RDBStorage) -> Iterator[optuna.Study]:
+    """Autotune's studies, the newest first; a screening is none."""
+    for name in reversed(study_names(storage)):
+        study = optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
+        if CONDITIONS in study.user_attrs and SCREEN_OF not in study.user_attrs:
+            yield study
+
+
+def _known(names: Sequence[str]) -> str:
+    """What may have been meant: the newest names, and where the others are."""
+    if not names:
+        return "it is empty"
+    shown_names = ", ".join(f"'{name}'" for name in reversed(names[-SHOWN_NAMES:]))
+    more = len(names) - SHOWN_NAMES
+    return f"it has {shown_names}" + (
+        f" and {more} more, which `autotune report --list` shows" if more > 0 else ""
+    )
 
 
 def open_study(storage: RDBStorage, name: str, conditions: Conditions) -> optuna.Study:
@@ -278,10 +298,6 @@ def _new_name(storage: RDBStorage, name: str) -> str:
 
 def _last_touched(summary: optuna.study.StudySummary) -> tuple[datetime, int]:
     return summary.datetime_start or datetime.min, summary._study_id
-
-
-def _quoted(names: Sequence[str]) -> list[str]:
-    return [f"'{name}'" for name in names]
 
 
 def _brief(name: str, value: Any) -> str:

@@ -57,6 +57,22 @@ def test_a_study_that_is_not_there_is_named_with_those_that_are(studied: Autotun
     assert "'gnn'" in err
 
 
+def test_the_studies_are_listed_the_newest_first_and_screenings_are_none(studied: Autotune) -> None:
+    studied("run", "--trace", GNN, "--trials", "1", "--study", "later", "--memory-limit", "20GiB")
+    status, out, _ = studied("report", "--list")
+    later, earlier = out.splitlines()
+    assert status == 0
+    assert later.split() == ["later", "1", "trial", "replayed", GNN]
+    assert earlier.split() == ["gnn", "6", "trials", "replayed", GNN]
+    assert json.loads(studied("report", "--list", "--json")[1]) == [
+        {"study": "later", "trials": 1, "obtained": "replayed", "tuned": GNN},
+        {"study": "gnn", "trials": 6, "obtained": "replayed", "tuned": GNN},
+    ]
+    for more in (["gnn"], ["--html", "r.html"], ["--png", "r.png"]):
+        status, out, err = studied("report", "--list", *more)
+        assert (status, out) == (2, "") and "leave out STUDY" in err
+
+
 def test_reports_and_exports_leave_the_database_alone(studied: Autotune) -> None:
     before = Path("autotune.db").read_bytes()
     for command in (("report",), ("report", "--json"), ("report", "--html", "r.html"), ("export",)):

@@ -13,10 +13,10 @@ from optuna import Study
 
 from autotune.errors import StudyError
 from autotune.measurement import Obtained
-from autotune.report.stored import CONDITIONS, Conditions, Role, read_conditions
+from autotune.report.stored import CONDITIONS, SCREEN_OF, Conditions, Role, read_conditions
 from autotune.report.summary import summarise
 from autotune.settings import AllocatorSettings
-from autotune.study.book import SCREEN, enter, load_study, open_study
+from autotune.study.book import SCREEN, enter, load_study, open_study, own_studies
 from autotune.study.candidates import candidate
 from autotune.study.space import SearchSpace
 from autotune.study.storage import RDBStorage, open_storage, reading_errors
@@ -154,3 +154,23 @@ def test_screenings_are_not_named_among_the_studies(storage: RDBStorage) -> None
     open_study(storage, f"train{SCREEN}", MADE)
     with pytest.raises(StudyError, match="it has 'train'"):
         load_study(storage, "other")
+
+
+def test_of_many_studies_the_newest_are_named_and_the_rest_counted(storage: RDBStorage) -> None:
+    for number in range(8):
+        open_study(storage, f"train-{number}", MADE)
+    with pytest.raises(StudyError) as caught:
+        load_study(storage, "other")
+    assert str(caught.value).endswith(
+        "it has 'train-7', 'train-6', 'train-5', 'train-4', 'train-3' and 3 more, which "
+        "`autotune report --list` shows."
+    )
+
+
+def test_a_screening_and_somebody_elses_study_are_none_of_the_own_ones(storage: RDBStorage) -> None:
+    from optuna import create_study
+
+    open_study(storage, "train", MADE)
+    open_study(storage, f"train{SCREEN}", MADE).set_user_attr(SCREEN_OF, "train")
+    create_study(study_name="theirs", storage=storage)
+    assert [study.study_name for study in own_studies(storage)] == ["train"]
