@@ -76,9 +76,7 @@ def run(options: argparse.Namespace) -> int:
     if measurement.outcome is Outcome.OUT_OF_MEMORY:
         say(f"The script ran out of memory; what it did until then is recorded. {measurement.reason}")
     elif measurement.outcome is not Outcome.COMPLETED:
-        raise WorkFailedError(
-            f"Nothing was recorded: {measurement.reason} Its output is in {measurement.log}."
-        )
+        raise WorkFailedError(f"Nothing was recorded: {measurement.why}")
     _report(options.output, trace.load(options.output), measurement)
     return 0
 

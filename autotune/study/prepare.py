@@ -221,10 +221,7 @@ def _record(subject: Subject, path: Path, say: Say) -> Trace:
     job = replace(subject.job, memory_limit_bytes=None)
     measurement = record(job, subject.facts, path, card=request.gpu, selected=request.selected, say=say)
     if measurement.outcome is not Outcome.COMPLETED:
-        log = f" Everything it printed is in {measurement.log}." if measurement.log else ""
-        raise WorkFailedError(
-            f"The script could not be recorded: {measurement.reason or measurement.outcome}{log}"
-        )
+        raise WorkFailedError(f"The script could not be recorded: {measurement.why}")
     return traces.load(path)
 
 

@@ -384,13 +384,23 @@ def test_a_script_without_a_gpu_is_recorded_once_and_estimated(
     assert "--study train-2" in sentence
 
 
-def test_a_script_that_cannot_be_recorded_is_work_that_failed(
-    autotune: Autotune, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("raise RuntimeError('boom in my script')", "RuntimeError: boom in my script."),
+        ("import sys; sys.exit(2)", "The script ended with sys.exit(2)."),
+    ],
+)
+def test_a_script_that_fails_at_once_is_work_that_failed_for_its_own_cause(
+    line: str, cause: str, autotune: Autotune, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    status, out, err = autotune("run", "--script", str(TESTS / "scripts" / "raises.py"), "--trials", "2")
+    (folder / "fails.py").write_text(f"import torch\n{line}\n")
+    status, out, err = autotune("run", "--script", "fails.py", "--trials", "2")
     assert (status, out) == (1, "")
-    assert "could not be recorded" in err.splitlines()[-1]
+    last = err.splitlines()[-1]
+    assert f"The script could not be recorded: {cause} Everything it printed is in" in last
+    assert "puts nothing on a GPU" not in err and "on the CPU instead" not in err
     assert "Traceback" not in err
 
 
