@@ -141,3 +141,18 @@ def test_the_doctor_says_what_is_there_and_what_the_environment_sets(
     assert found["environment"]["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:1"
     assert any("PYTORCH_CUDA_ALLOC_CONF is set" in problem for problem in found["problems"])
     assert any("No usable GPU" in problem for problem in found["problems"])
+
+
+def test_the_doctor_fits_80_columns_and_loses_nothing(
+    autotune: Autotune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "roundup_power2_divisions:[256:1,512:2,>:8]")
+    status, out, _ = autotune("doctor")
+    assert status == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert "roundup_power2_divisions:[256:1,512:2,>:8]" in out
+    said = " ".join(out.split())
+    assert all(
+        " ".join(one.split()) in said for one in json.loads(autotune("doctor", "--json")[1])["problems"]
+    )
