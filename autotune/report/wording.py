@@ -202,7 +202,7 @@ def warnings(summary: Summary) -> list[str]:
             "The script never steps an optimizer, so its whole run counts as one step; "
             "call autotune.step() at the end of each step to have them timed."
         )
-    found += doubts(rows)
+    found += doubts(rows, summary.conditions.measured_steps)
     tenants = sorted({tenant for row in rows for tenant in row.measurement.environment.tenants})
     if tenants:
         found.append(

@@ -13,6 +13,7 @@ from autotune.allocator.result import TAKEN_FOR_H200
 from autotune.allocator.selfcheck import self_check
 from autotune.errors import UsageError, WorkFailedError
 from autotune.measurement import Environment, Obtained, Outcome
+from autotune.report.doubts import recording_ended_early
 from autotune.report.stored import Conditions
 from autotune.settings import AllocatorSettings, TorchVersion, parse_torch_version
 from autotune.study.baselines import BASELINES
@@ -111,13 +112,19 @@ def runner_for(subject: Subject, stored: Conditions | None, say: Say) -> tuple[R
     assert subject.job is not None and subject.facts is not None
     if subject.facts.usable:
         return WorkerRunner(subject.job, subject.facts, say), subject.conditions
-    path = subject.request.folder / "estimate.npz"
+    request = subject.request
+    path = request.folder / "estimate.npz"
     recorded = earlier_recording(path, stored.trace_sha256 if stored else None) or _record(subject, path, say)
     conditions = replace(
         subject.conditions,
         trace=str(path.absolute()),
         trace_sha256=digest(recorded),
-        notes=(ESTIMATED_NOTE, *_assumed_card(subject.request), *recorded.recording.notes),
+        notes=(
+            ESTIMATED_NOTE,
+            *_assumed_card(request),
+            *recording_ended_early(len(recorded.step_ends), request.warmup, request.steps),
+            *recorded.recording.notes,
+        ),
     )
     return _replayed(subject, recorded, conditions)
 

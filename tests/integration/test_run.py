@@ -384,6 +384,18 @@ def test_a_script_without_a_gpu_is_recorded_once_and_estimated(
     assert "--study train-2" in sentence
 
 
+def test_an_estimate_of_a_script_that_ends_early_says_so(
+    autotune: Autotune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    script = str(TESTS / "scripts" / "trains.py")
+    options = ("--warmup", "1", "--steps", "4", "--trials", "1", "--engine", "off", "--json")
+    for steps, told in (("3", True), ("9", False)):
+        _, out, _ = autotune("run", "--script", script, "--study", f"s{steps}", *options, "--", steps)
+        notes = " ".join(json.loads(out)["notes"])
+        assert ("ended after 3 of the 5 steps" in notes) is told
+
+
 @pytest.mark.parametrize(
     ("line", "cause"),
     [
