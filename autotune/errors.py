@@ -11,6 +11,12 @@ AutotuneError                 anything we report without a traceback
 from __future__ import annotations
 
 
+def as_sentence(text: str) -> str:
+    """The text with a full stop, so that another sentence may follow: what a script raises often has none."""
+    text = text.rstrip()
+    return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
 class AutotuneError(Exception):
     """Base of all errors shown to the user as one sentence; `exit_status` is the process's."""
 

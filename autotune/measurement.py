@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from autotune.documents import from_document
+from autotune.errors import as_sentence
 
 FORMAT_VERSION = 1
 
@@ -121,6 +122,12 @@ class Measurement:
     def completed(self) -> bool:
         """Whether the run came to its planned end."""
         return self.outcome is Outcome.COMPLETED
+
+    @property
+    def why(self) -> str:
+        """Why the run did not complete, and where to read more: whole sentences."""
+        why = as_sentence(self.reason or self.outcome.words)
+        return f"{why} Everything it printed is in {self.log}." if self.log else why
 
     @property
     def median_step_seconds(self) -> float | None:

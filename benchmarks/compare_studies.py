@@ -71,7 +71,7 @@ def column(summary: Summary, defaults: Sequence[Row], other: Summary) -> dict[st
         ),
         "GPU time of the confirmation": format_seconds(gpu_seconds(confirming)),
         "smallest peak reserved": PEAK_RESERVED.format(min(found[0] for found in points(trials))),
-        "found in trial": str(1 + min(range(len(trials)), key=lambda at: memory_of(trials[at]))),
+        "found in trial": str(min(trials, key=memory_of).number),
         "GPU time until the smallest peak of the other": until(
             summary.rows, min(map(memory_of, searched(other.rows)))
         ),

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from autotune import __version__
 from autotune.cli.streams import ReaderGoneError, prepare_streams
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, UsageError
 from autotune.units import printable
 
 COMMANDS = {
@@ -35,7 +36,8 @@ COMMANDS = {
 Modules are imported only when their command is asked for, so `--help` stays fast.
 """
 
-
+TAKE_A_SCRIPT = ("run", "record", "sweep", "fit")
+"""Commands with `-- ARGS`: an option that none of them knows is most likely the script's."""
 LONGEST_SENTENCE = 1000
 
 
@@ -44,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     prepare_streams()
     try:
-        options = _parser(arguments).parse_args(arguments)
+        options = _parsed(arguments)
         status = int(_module(options.command).run(options))
         sys.stdout.flush()
         return status
@@ -56,6 +58,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except ReaderGoneError:
         return 0
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options; what no command knows ends the program, as does `--help`."""
+    parser = _parser(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown and options.command in TAKE_A_SCRIPT:
+        raise UsageError(
+            f"`{options.command}` has no option {unknown[0]}; the script's own arguments come last, "
+            f"after `--`: … -- {shlex.join(_own_arguments(arguments, unknown))}"
+        )
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return options
+
+
+def _own_arguments(arguments: Sequence[str], unknown: Sequence[str]) -> list[str]:
+    """Options that are the script's, with the values behind them, which argparse may have taken elsewhere."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    found, of_the_script = [], False
+    for word in arguments[:end]:
+        negative = word[1:2].isdigit()
+        if word.startswith("-") and not negative:
+            of_the_script = word in unknown
+        if of_the_script or word in unknown:
+            found.append(word)
+    return [*found, *arguments[end + 1 :]]
 
 
 def _module(command: str) -> Any:
@@ -78,7 +107,9 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     asked = next((word for word in arguments if not word.startswith("-")), None)
     for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        # Whole names only: `--out x` meant for the script must not become our `--output`.
+        description = summary[0].upper() + summary[1:] + "."
+        command = commands.add_parser(name, help=summary, description=description, allow_abbrev=False)
         if name == asked:
             _module(name).add_arguments(command)
     return parser

@@ -131,7 +131,11 @@ def _platform_problems() -> list[str]:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from autotune.units import format_bytes
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from autotune.units import format_bytes, printable
 
     total = found["device_total_bytes"]
     gpu = (
@@ -149,7 +153,9 @@ def _print(found: dict[str, Any]) -> None:
         "environment": ", ".join(f"{name}={text!r}" for name, text in found["environment"].items())
         or "sets nothing",
     }
-    for name, text in lines.items():
-        print(f"{name:<12} {text}")
-    for problem in found["problems"]:
-        print(f"{'note':<12} {problem}")
+    table = Table.grid(padding=(0, 1))
+    table.add_column(min_width=12, no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in [*lines.items(), *(("note", problem) for problem in found["problems"])]:
+        table.add_row(name, Text(printable(text)))
+    Console().print(table)

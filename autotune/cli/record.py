@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="trace file to write"
     )
+    parser.add_argument("--force", action="store_true", help="replace FILE if it is an earlier recording")
     parser.add_argument("--warmup", type=int, default=5, metavar="N", help="steps of warm-up (default 5)")
     parser.add_argument("--steps", type=int, default=20, metavar="N", help="steps after those (default 20)")
     parser.add_argument("--python", default="", metavar="PATH", help="interpreter that runs the script")
@@ -48,10 +49,11 @@ def run(options: argparse.Namespace) -> int:
     from autotune.measurement import Outcome
     from autotune.settings import AllocatorSettings, parse_torch_version
     from autotune.trial.preflight import preflight
-    from autotune.trial.recording import record
+    from autotune.trial.recording import check_place, record
     from autotune.trial.runner import Job
     from autotune.units import parse_size
 
+    check_place(options.output, replace=options.force)
     settings = AllocatorSettings.parse(options.settings)
     gpu = card(options.gpu) if options.gpu else None
     if options.selected is not None and not 0 <= options.selected <= 1:
@@ -76,9 +78,7 @@ def run(options: argparse.Namespace) -> int:
     if measurement.outcome is Outcome.OUT_OF_MEMORY:
         say(f"The script ran out of memory; what it did until then is recorded. {measurement.reason}")
     elif measurement.outcome is not Outcome.COMPLETED:
-        raise WorkFailedError(
-            f"Nothing was recorded: {measurement.reason} Its output is in {measurement.log}."
-        )
+        raise WorkFailedError(f"Nothing was recorded: {measurement.why}")
     _report(options.output, trace.load(options.output), measurement)
     return 0
 

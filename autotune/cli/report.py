@@ -14,6 +14,9 @@ from autotune.cli.pictures import check_picture, write_picture
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_study_arguments(parser)
+    parser.add_argument(
+        "--list", action="store_true", help="list the studies of the database instead, the newest first"
+    )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that needs no network")
     parser.add_argument(
         "--png", type=Path, metavar="FILE", help="draw memory and time of all trials (extra: image)"
@@ -26,6 +29,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the study; 1 while nothing has completed."""
+    return _list(options) if options.list else _report(options)
+
+
+def _list(options: argparse.Namespace) -> int:
+    from autotune.errors import UsageError
+    from autotune.report.listed import document, lines, listed
+    from autotune.study.book import own_studies
+    from autotune.study.storage import open_storage, reading_errors, without_password
+
+    if options.study is not None or options.html is not None or options.png is not None:
+        raise UsageError("--list shows every study in a line each; leave out STUDY, --html and --png.")
+    with reading_errors(without_password(options.storage)):
+        found = [listed(study) for study in own_studies(open_storage(options.storage, read_only=True))]
+    for line in [json.dumps(document(found), indent=2)] if options.json else lines(found):
+        print(line)
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from autotune.cli.output import HTML, may_write, write_page

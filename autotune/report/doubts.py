@@ -15,15 +15,35 @@ LAST_STEPS_SHARE = 0.1
 SHOWN_TRIALS = 6
 
 
-def doubts(rows: Sequence[Row]) -> list[str]:
-    """One sentence for each kind, with the trials that it concerns."""
+def doubts(rows: Sequence[Row], asked_steps: int | None = None) -> list[str]:
+    """One sentence for each kind, with the trials that it concerns.
+
+    Args:
+        rows: the trials.
+        asked_steps: steps to measure in each, as the study's conditions say; None where they do not.
+    """
     measured = [row for row in rows if row.measurement.obtained is Obtained.MEASURED and row.completed]
     found = []
+    if short := [row for row in measured if _ended_early(row.measurement, asked_steps)]:
+        found.append(f"{_too_few(short, asked_steps)} (trial {_listed([row.number for row in short])}).")
     for applies, words in _KINDS:
         numbers = [row.number for row in measured if applies(row.measurement)]
         if numbers:
             found.append(f"{words(measured)} (trial {_listed(numbers)}).")
     return found
+
+
+def recording_ended_early(steps: int, warmup: int, measured: int) -> list[str]:
+    """What to say of an estimate whose recording holds fewer steps than were asked for, if it does.
+
+    One without any says so itself.
+    """
+    if not 0 < steps < warmup + measured:
+        return []
+    return [
+        f"The recording ended after {steps} of the {warmup + measured} steps that were asked for (--warmup "
+        f"{warmup} and --steps {measured}), so memory that later steps would take is not in it."
+    ]
 
 
 def rises_at_the_end(measurement: Measurement) -> bool:
@@ -36,6 +56,20 @@ def rises_at_the_end(measurement: Measurement) -> bool:
 def retried_steps(measurement: Measurement) -> int:
     """How many of the measured steps contain allocation retries."""
     return sum(retries > 0 for retries in measurement.step_alloc_retries[measurement.warmup_steps :])
+
+
+def _ended_early(measurement: Measurement, asked_steps: int | None) -> bool:
+    """Whether the script made fewer steps than were to be measured; one without steps has a note already."""
+    return not measurement.whole_run_is_one_step and len(measurement.step_seconds) < (asked_steps or 0)
+
+
+def _too_few(rows: Sequence[Row], asked_steps: int | None) -> str:
+    least = min(len(row.measurement.step_seconds) for row in rows)
+    steps = f"{least} step{'s were' if least != 1 else ' was'}"
+    return (
+        f"The script ended early: only {steps} measured after warm-up, where {asked_steps} were asked for; "
+        "let it run longer, or ask for fewer with --warmup and --steps"
+    )
 
 
 def _rising(rows: Sequence[Row]) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from autotune.report.objectives import point
 from autotune.report.stored import Role, Row
-from autotune.report.wording import DEFAULTS, outcome, plain, seconds_with_spread
-from autotune.units import format_bytes, format_change
+from autotune.report.wording import DEFAULTS, outcome, plain
+from autotune.units import format_bytes, format_change, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -120,23 +120,28 @@ class LiveProgress:
         """A trial has ended and is stored. A repetition of the defaults counts for none of the trials."""
         width = len(str(self._trials))
         if row.role is Role.DEFAULT and self._baseline is not None:
-            place = "again".rjust(2 * width + 1)
+            count = "again".rjust(2 * width + 1)
         else:
             self._done += 1
-            place = f"{self._done:>{width}}/{self._trials}"
+            count = f"{self._done:>{width}}/{self._trials}"
+        place = f"trial {row.number:>{width}}  {count}"
         if self._baseline is None and row.role is Role.DEFAULT and point(row):
             self._baseline = row
         self._console.print(self._line(place, row), markup=False, highlight=False, soft_wrap=True)
         self._bar.update(self._task, completed=self._done)
 
     def _line(self, place: str, row: Row) -> str:
-        """` 7/60  replayed   6.05 GiB  −62.2 %  12.3 ms  expandable_segments:True`."""
+        """`trial  6   7/60  replayed   6.05 GiB  −62.2 %  12.3 ms  expandable_segments:True`.
+
+        The trial's number is the report's, which `export --pick trial:N` takes. A step's spread is left to
+        the report: 80 columns hold no more.
+        """
         settings = plain(row.settings) or DEFAULTS
         found, reference = point(row), self._baseline and point(self._baseline)
         if found is None:
             return f"{place}  {outcome(row)}  {settings}"
         change = format_change(found[0], reference[0]) if reference else ""
         return (
-            f"{place}  {row.measurement.obtained}  {format_bytes(found[0]):>9}  {change:>8}  "
-            f"{seconds_with_spread(row.measurement, found[2])}  {settings}"
+            f"{place}  {row.measurement.obtained}  {format_bytes(found[0]):>9}  {change:>7}  "
+            f"{format_seconds(found[2]):>7}  {settings}"
         )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from autotune.errors import as_sentence
 from autotune.report import matters_text
 from autotune.report.confirmed import confirmations, sentence
 from autotune.report.folklore import folklore
@@ -135,7 +136,7 @@ def _failures(summary: Summary) -> list[str]:
     failed = summary.failed
     lines = [
         f"Trial {row.number} {outcome(row)}: {plain(row.settings) or 'the defaults'}."
-        + (f" {plain(row.measurement.reason)}" if row.measurement.reason else "")
+        + (f" {plain(as_sentence(row.measurement.reason))}" if row.measurement.reason else "")
         for row in failed[:SHOWN_FAILURES]
     ]
     if len(failed) > SHOWN_FAILURES:

@@ -13,7 +13,7 @@ from autotune.report.confirmed import MORE_STEPS, confirmations, growth
 from autotune.report.doubts import doubts
 from autotune.report.noise import percentile_95
 from autotune.report.objectives import point
-from autotune.report.stored import Row
+from autotune.report.stored import Conditions, Row
 from autotune.report.summary import Summary
 from autotune.settings import ENVIRONMENT_VARIABLE
 from autotune.units import format_bytes, format_change, format_percent, format_seconds, printable
@@ -113,7 +113,11 @@ def outcome(row: Row) -> str:
 
 def subject(summary: Summary) -> str:
     """What was tuned, in one line."""
-    conditions = summary.conditions
+    return tuned(summary.conditions)
+
+
+def tuned(conditions: Conditions) -> str:
+    """The script with its arguments, or the trace where no script is known."""
     what = _from_here(conditions.script or conditions.trace or "?")
     return plain(" ".join([what, *conditions.arguments]))
 
@@ -200,7 +204,7 @@ def warnings(summary: Summary) -> list[str]:
             "The script never steps an optimizer, so its whole run counts as one step; "
             "call autotune.step() at the end of each step to have them timed."
         )
-    found += doubts(rows)
+    found += doubts(rows, summary.conditions.measured_steps)
     found += filter(None, [growth(rows)])
     tenants = sorted({tenant for row in rows for tenant in row.measurement.environment.tenants})
     if tenants:

@@ -39,6 +39,7 @@ def attempts(subject: Subject, argument: str, say: Say) -> Iterator[Attempts]:
         say: told what a person waits for.
     """
     assert subject.job is not None and subject.facts is not None
+    say = _each_once(say)
     environment, replayed = subject.conditions.environment, _replays(subject, argument, say)
     if not subject.facts.usable:
         yield Attempts(attempt=replayed, predict=None, obtained=Obtained.ESTIMATED, environment=environment)
@@ -53,6 +54,18 @@ def attempts(subject: Subject, argument: str, say: Say) -> Iterator[Attempts]:
 
     with contextlib.closing(runner):
         yield Attempts(attempt=attempt, predict=replayed, obtained=Obtained.MEASURED, environment=environment)
+
+
+def _each_once(say: Say) -> Say:
+    """Every sentence once: what is true of one recording, such as that no GPU is there, is true of all."""
+    told: set[str] = set()
+
+    def say_new(sentence: str) -> None:
+        if sentence not in told:
+            told.add(sentence)
+            say(sentence)
+
+    return say_new
 
 
 def _replays(subject: Subject, argument: str, say: Say) -> Attempt:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -41,28 +41,34 @@ from autotune.units import format_bytes
 OUT_OF_MEMORY = "out_of_memory"
 """Name of the constraint: above zero where memory ran out."""
 LONGEST_NAME = 200
+SHOWN_NAMES = 5
 SCREEN = ".screen"
 """What the name of a screening's study ends with."""
 
 _COMPARED = {
-    "obtained": "obtained in another way",
-    "script": "another script",
-    "script_sha256": "another version of the script",
-    "arguments": "other arguments of the script",
-    "trace_sha256": "another trace",
-    "memory_limit_bytes": "another memory limit",
-    "warmup_steps": "another number of warm-up steps",
-    "measured_steps": "another number of measured steps",
-    "seed": "another seed",
-    "without": "other options left out",
+    "obtained": "results",
+    "script": "script",
+    "script_sha256": "version of the script",
+    "arguments": "arguments of the script",
+    "trace_sha256": "trace",
+    "memory_limit_bytes": "memory limit",
+    "warmup_steps": "warm-up steps",
+    "measured_steps": "measured steps",
+    "seed": "seed",
+    "without": "options left out",
 }
 _COMPARED_ENVIRONMENT = {
-    "gpu": "another GPU",
-    "device_total_bytes": "a GPU of another size",
-    "torch": "another torch",
-    "driver": "another driver",
-    "backend": "another allocator backend",
+    "gpu": "GPU",
+    "device_total_bytes": "memory of the GPU",
+    "torch": "torch",
+    "driver": "driver",
+    "backend": "allocator backend",
 }
+SHOWN_DIFFERENCES = 3
+"""Of two conditions; where results were obtained in another way, most others differ as a consequence."""
+SHOWN_DIGITS = 12
+"""Of a hash: enough to tell two apart."""
+SHOWN_LETTERS = 60
 
 
 def check_name(name: str) -> None:
@@ -92,16 +98,35 @@ def load_study(storage: RDBStorage, name: str | None) -> optuna.Study:
         StudyError: there is none.
     """
     with reading_errors(shown(storage)):
+        if name is None:
+            found = next(own_studies(storage), None)
+            if found is None:
+                raise StudyError(f"There is no study in {shown(storage)} yet; make one with `autotune run`.")
+            return found
         names = study_names(storage)
-        if name is not None and name not in names:
+        if name not in names:
             own = [one for one in names if not one.endswith(SCREEN) or one.removesuffix(SCREEN) not in names]
-            known = f"it has {', '.join(_quoted(own[-5:]))}" if own else "it is empty"
-            raise StudyError(f"There is no study '{name}' in {shown(storage)}; {known}.")
-        for found in [name] if name is not None else reversed(names):
-            study = optuna.load_study(study_name=found, storage=storage, sampler=RandomSampler())
-            if name is not None or (CONDITIONS in study.user_attrs and SCREEN_OF not in study.user_attrs):
-                return study
-    raise StudyError(f"There is no study in {shown(storage)} yet; make one with `autotune run`.")
+            raise StudyError(f"There is no study '{name}' in {shown(storage)}; {_known(own)}.")
+        return optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
+
+
+def own_studies(storage: RDBStorage) -> Iterator[optuna.Study]:
+    """Autotune's studies, the newest first; a screening is none."""
+    for name in reversed(study_names(storage)):
+        study = optuna.load_study(study_name=name, storage=storage, sampler=RandomSampler())
+        if CONDITIONS in study.user_attrs and SCREEN_OF not in study.user_attrs:
+            yield study
+
+
+def _known(names: Sequence[str]) -> str:
+    """What may have been meant: the newest names, and where the others are."""
+    if not names:
+        return "it is empty"
+    shown_names = ", ".join(f"'{name}'" for name in reversed(names[-SHOWN_NAMES:]))
+    more = len(names) - SHOWN_NAMES
+    return f"it has {shown_names}" + (
+        f" and {more} more, which `autotune report --list` shows" if more > 0 else ""
+    )
 
 
 def open_study(storage: RDBStorage, name: str, conditions: Conditions) -> optuna.Study:
@@ -151,29 +176,31 @@ def check_conditions(
         return None  # It holds nothing that could be mixed with something else.
     if differences:
         raise StudyError(
-            f"Study '{name}' was made with {'; with '.join(differences)}, and results made under different "
-            f"conditions are not mixed; {_new_name(storage, name)}"
+            f"Study '{name}' was made under other conditions ({_listed(differences)}), and the two are not "
+            f"mixed; {_new_name(storage, name)}"
         )
     return stored
 
 
 def compare(stored: Conditions, now: Conditions) -> list[str]:
     """What differs between two conditions, one phrase each, with both values."""
-    found = []
+    found = {}
     for names, one, other in (
         (_COMPARED, stored, now),
         (_COMPARED_ENVIRONMENT, stored.environment, now.environment),
     ):
-        for name, phrase in names.items():
+        for name, title in names.items():
             before, after = getattr(one, name), getattr(other, name)
             if before != after:
-                found.append(f"{phrase} ({_brief(name, before)}; now {_brief(name, after)})")
-    # A changed path says more than the changed contents that go with it.
-    return [
-        phrase
-        for phrase in found
-        if not (phrase.startswith("another version") and stored.script != now.script)
-    ]
+                found[name] = f"{title}: {_brief(name, before)}, now {_brief(name, after)}"
+    if "script" in found:  # which says more than the changed contents that go with it
+        found.pop("script_sha256", None)
+    return list(found.values())
+
+
+def _listed(differences: Sequence[str]) -> str:
+    more = len(differences) - SHOWN_DIFFERENCES
+    return "; ".join([*differences[:SHOWN_DIFFERENCES], *([f"and {more} more"] if more > 0 else [])])
 
 
 def enter(
@@ -273,15 +300,13 @@ def _last_touched(summary: optuna.study.StudySummary) -> tuple[datetime, int]:
     return summary.datetime_start or datetime.min, summary._study_id
 
 
-def _quoted(names: Sequence[str]) -> list[str]:
-    return [f"'{name}'" for name in names]
-
-
 def _brief(name: str, value: Any) -> str:
     if value is None:
         return "none"
     if name.endswith("_bytes"):
         return format_bytes(value)
     if isinstance(value, tuple):
-        return " ".join(map(str, value)) or "none"
-    return str(value)[:60]
+        value = " ".join(map(str, value)) or "none"
+    text = str(value)[:SHOWN_DIGITS] if name.endswith("_sha256") else str(value)
+    # The end of a path tells more than its beginning.
+    return text if len(text) <= SHOWN_LETTERS else f"…{text[-SHOWN_LETTERS + 1 :]}"

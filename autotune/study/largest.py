@@ -79,11 +79,7 @@ def largest(
         measurement = attempt(settings, values[index])
         found[index] = measurement
         if measurement.outcome not in (Outcome.COMPLETED, Outcome.OUT_OF_MEMORY):
-            log = f" Its output is in {measurement.log}." if measurement.log else ""
-            raise WorkFailedError(
-                f"With the value {values[index]} the script did not run: "
-                f"{measurement.reason or measurement.outcome}{log}"
-            )
+            raise WorkFailedError(f"With the value {values[index]} the script did not run: {measurement.why}")
         return measurement.outcome is Outcome.COMPLETED
 
     low, high = -1, len(values)  # runs, does not run

@@ -125,7 +125,7 @@ def run_trials(
         broken = broken + 1 if measurement.outcome in BROKEN else 0
         if broken == GIVE_UP_AFTER:
             raise WorkFailedError(
-                f"{broken} trials in a row failed, the last one with: {_why(measurement)} "
+                f"{broken} trials in a row failed, the last one with: {measurement.why} "
                 "Finished trials are kept; put that right and run the same command again."
             )
     return _ending(study, plan)
@@ -238,19 +238,13 @@ def tried_settings(rows: Sequence[Row]) -> set[str]:
 def _require_baseline(measurement: Measurement) -> None:
     """Without the defaults there is nothing to compare with, and other settings would fail alike."""
     if measurement.outcome in BROKEN:
-        log = f" Everything it printed is in {measurement.log}." if measurement.log else ""
-        raise WorkFailedError(f"The run under PyTorch's defaults failed: {_why(measurement)}{log}")
+        raise WorkFailedError(f"The run under PyTorch's defaults failed: {measurement.why}")
     row = _entered(0, None, measurement)
     if measurement.outcome is Outcome.COMPLETED and point(row) is None:
         raise WorkFailedError(
             "The run under PyTorch's defaults reserved no GPU memory, or its steps were not timed; "
             "there is nothing to tune. Does the script use the GPU, and does it run long enough?"
         )
-
-
-def _why(measurement: Measurement) -> str:
-    reason = (measurement.reason or str(measurement.outcome)).rstrip()
-    return reason if reason.endswith((".", "!", "?")) else f"{reason}."
 
 
 def study_storage(study: optuna.Study) -> optuna.storages.RDBStorage:

@@ -15,6 +15,7 @@ from autotune.allocator.selfcheck import self_check
 from autotune.errors import UsageError, WorkFailedError
 from autotune.measurement import Environment, Obtained, Outcome
 from autotune.report.confirmed import GROWN
+from autotune.report.doubts import recording_ended_early
 from autotune.report.stored import Conditions
 from autotune.settings import AllocatorSettings, TorchVersion, parse_torch_version
 from autotune.study.baselines import BASELINES
@@ -124,11 +125,17 @@ def runner_for(subject: Subject, stored: Conditions | None, say: Say) -> tuple[R
 
 def _estimated(subject: Subject, recorded: Trace, path: Path, say: Say) -> tuple[Runner, Conditions]:
     """Trials that replay what was recorded without a GPU; a longer recording lies beside it."""
+    request = subject.request
     conditions = replace(
         subject.conditions,
         trace=str(path.absolute()),
         trace_sha256=digest(recorded),
-        notes=(ESTIMATED_NOTE, *_assumed_card(subject.request), *recorded.recording.notes),
+        notes=(
+            ESTIMATED_NOTE,
+            *_assumed_card(request),
+            *recording_ended_early(len(recorded.step_ends), request.warmup, request.steps),
+            *recorded.recording.notes,
+        ),
     )
 
     def longer(steps: int) -> Trace:
@@ -235,10 +242,7 @@ def _record(subject: Subject, path: Path, say: Say, *, steps: int | None = None)
     job = replace(subject.job, memory_limit_bytes=None, measured_steps=steps or subject.job.measured_steps)
     measurement = record(job, subject.facts, path, card=request.gpu, selected=request.selected, say=say)
     if measurement.outcome is not Outcome.COMPLETED:
-        log = f" Everything it printed is in {measurement.log}." if measurement.log else ""
-        raise WorkFailedError(
-            f"The script could not be recorded: {measurement.reason or measurement.outcome}{log}"
-        )
+        raise WorkFailedError(f"The script could not be recorded: {measurement.why}")
     return traces.load(path)
 
 

@@ -197,7 +197,7 @@ def _record(subject: Subject, path: Path, say: Say) -> Trace:
         settings = AllocatorSettings(expandable_segments=True)
         measurement = record(job, subject.facts, path, settings=settings, say=say)
     if measurement.outcome not in (Outcome.COMPLETED, Outcome.OUT_OF_MEMORY):
-        raise AutotuneError(measurement.reason or f"it ended: {measurement.outcome}.")
+        raise AutotuneError(measurement.why)
     trace = traces.load(path)
     seconds = (measurement.startup_seconds or 0) + (measurement.script_seconds or 0)
     say(f"Recorded {trace.num_operations:,} allocations and frees in {format_seconds(seconds)}.")

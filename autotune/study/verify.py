@@ -230,7 +230,7 @@ def _estimate_runner(conditions: Conditions, job: Job, facts: Facts, say: Say) -
         say=say,
     )
     if found.outcome is not Outcome.COMPLETED:
-        raise WorkFailedError(f"The script could not be recorded: {found.reason or found.outcome}")
+        raise WorkFailedError(f"The script could not be recorded: {found.why}")
     return ReplayRunner(
         traces.load(path),
         torch_version=parse_torch_version(facts.torch) if facts.torch else None,

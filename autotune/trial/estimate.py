@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from autotune.allocator.devices import Card
+from autotune.errors import as_sentence
 from autotune.measurement import Outcome
 from autotune.settings import AllocatorSettings
 from autotune.trial.facts import Facts
@@ -18,6 +19,10 @@ from autotune.units import format_bytes
 Answer = dict[str, Any]
 Say = Callable[[str], None]
 
+ENDED_WITHOUT_GPU = "The script ended without a step and without using the GPU"
+"""How the worker's sentence begins about a script that may do on the CPU what it would do on a GPU."""
+ABOUT_THE_GPU = ("cuda", "gpu", "nvidia", "phantom", "driver", "device")
+"""Words of errors that a GPU which is not there may have caused."""
 CPU_WARMUP_STEPS, CPU_MEASURED_STEPS = 1, 4
 """Steps of a script that really runs on the CPU, where one takes minutes that takes a second on a GPU."""
 CPU_MEMORY_FACTOR = 1.5
@@ -62,7 +67,7 @@ def estimate(
             return answer
         refused = _why_not_on_cpu(answer)
         if refused:
-            return {**answer, "reason": f"{answer['reason']} {refused}"}
+            return {**answer, "reason": f"{why_not} {refused}"}
         say(f"{why_not} Running the script itself on the CPU instead, for a few steps.")
     else:
         say(f"No usable GPU, and no phantom one ({why_not}); recording an estimate on the CPU.")
@@ -73,7 +78,8 @@ def estimate(
         measured_steps=min(job.measured_steps, CPU_MEASURED_STEPS),
     )
     asked["notes"] = [f"A phantom GPU was tried first: {why_not}"]
-    return _run(few, facts, settings, asked, phantom=None, log=log, say=say)
+    found = _run(few, facts, settings, asked, phantom=None, log=log, say=say)
+    return _with_first_cause(found, why_not)
 
 
 def _run(
@@ -97,15 +103,26 @@ def _why_fall_back(answer: Answer) -> str | None:
     """Why another way should be tried: the phantom GPU could not go on, or something broke on it.
 
     What the script did by its own decision (an exit, too few steps) it would do on the CPU too; the worker's
-    sentences about those begin with its name.
+    sentences about those begin with its name. So would it raise there what it raised before it put anything
+    on the GPU, unless that was about CUDA.
     """
-    if answer.get("phantom_allocations") == 0:
+    reason, nothing_there = str(answer.get("reason") or ""), answer.get("phantom_allocations") == 0
+    crashed = answer["outcome"] == Outcome.CRASHED
+    if nothing_there and (not crashed or reason.startswith(ENDED_WITHOUT_GPU)):
         return "The script puts nothing on a GPU."
-    if answer["outcome"] != Outcome.CRASHED:
+    if not crashed:
         return None
-    reason = str(answer.get("reason") or "")
     by_decision = reason.startswith("The script ") and "SIGSEGV" not in reason
-    return None if by_decision else reason
+    its_own = nothing_there and not any(word in reason.lower() for word in ABOUT_THE_GPU)
+    return None if by_decision or its_own else as_sentence(reason)
+
+
+def _with_first_cause(found: Answer, first: str) -> Answer:
+    """What failed in both ways failed on the phantom GPU first, which may be why."""
+    reason = as_sentence(str(found.get("reason") or ""))
+    if found["outcome"] == Outcome.COMPLETED or reason == first:
+        return found
+    return {**found, "reason": f"{reason} Before that, on a phantom GPU: {first}"}
 
 
 def _why_not_on_cpu(answer: Answer) -> str | None:

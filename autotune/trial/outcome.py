@@ -108,7 +108,7 @@ class Steps:
         elif answer["outcome"] == Outcome.COMPLETED and len(seconds) <= warmup:
             warmup = len(seconds) // 2
             notes.append(
-                f"The script made {len(seconds)} steps, fewer than the {job.warmup_steps} of warm-up; "
+                f"The script made {len(seconds)} steps, no more than the {job.warmup_steps} of warm-up; "
                 f"the first {warmup} count as warm-up."
             )
         return cls(

@@ -22,6 +22,22 @@ DEFAULTS = AllocatorSettings()
 LOG = "recording.log"
 
 
+def check_place(trace_file: Path, *, replace: bool) -> None:
+    """Refuse a place where no recording can be written, or where one is that may not be replaced.
+
+    Raises:
+        UsageError: it cannot be written, something else is there, or an earlier recording without `replace`.
+    """
+    if trace_file.is_dir() or not is_writable(trace_file.absolute().parent):
+        raise UsageError(f"The trace file {trace_file} cannot be written; choose another place with -o.")
+    if not trace_file.exists() or not trace_file.stat().st_size:
+        return
+    if not looks_like_archive(trace_file):
+        raise UsageError(f"{trace_file} exists already and is no trace; choose another place with -o.")
+    if not replace:
+        raise UsageError(f"{trace_file} exists already; replace it with --force, or name another with -o.")
+
+
 def record(
     job: Job,
     facts: Facts,
@@ -53,10 +69,7 @@ def record(
     Raises:
         UsageError: the file cannot be written.
     """
-    if trace_file.is_dir() or not is_writable(trace_file.absolute().parent):
-        raise UsageError(f"The trace file {trace_file} cannot be written; choose another place with -o.")
-    if trace_file.exists() and trace_file.stat().st_size and not looks_like_archive(trace_file):
-        raise UsageError(f"{trace_file} exists already and is no trace; choose another place with -o.")
+    check_place(trace_file, replace=True)
     trace_file.parent.mkdir(parents=True, exist_ok=True)
     target = str(trace_file.absolute())
     if not facts.usable:

@@ -78,6 +78,22 @@ def test_a_script_that_fails_is_told_in_one_sentence_and_leaves_no_file(
     assert not Path("out/trace.npz").exists()
 
 
+def test_an_earlier_recording_is_replaced_only_with_force(
+    no_gpu: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert record("trains", "--", "2") == 0
+    before = Path("out/trace.npz").read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(preflight, "probe", lambda *asked, **more: pytest.fail("something ran"))
+        capsys.readouterr()
+        assert record("trains", "--", "3") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "out/trace.npz exists already; replace it with --force" in line
+    assert Path("out/trace.npz").read_bytes() == before
+    assert record("trains", "--force", "--", "3") == 0
+    assert len(trace.load("out/trace.npz").step_ends) == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -57,6 +57,22 @@ def test_a_study_that_is_not_there_is_named_with_those_that_are(studied: Autotun
     assert "'gnn'" in err
 
 
+def test_the_studies_are_listed_the_newest_first_and_screenings_are_none(studied: Autotune) -> None:
+    studied("run", "--trace", GNN, "--trials", "1", "--study", "later", "--memory-limit", "20GiB")
+    status, out, _ = studied("report", "--list")
+    later, earlier = out.splitlines()
+    assert status == 0
+    assert later.split() == ["later", "1", "trial", "replayed", GNN]
+    assert earlier.split() == ["gnn", "6", "trials", "replayed", GNN]
+    assert json.loads(studied("report", "--list", "--json")[1]) == [
+        {"study": "later", "trials": 1, "obtained": "replayed", "tuned": GNN},
+        {"study": "gnn", "trials": 6, "obtained": "replayed", "tuned": GNN},
+    ]
+    for more in (["gnn"], ["--html", "r.html"], ["--png", "r.png"]):
+        status, out, err = studied("report", "--list", *more)
+        assert (status, out) == (2, "") and "leave out STUDY" in err
+
+
 def test_reports_and_exports_leave_the_database_alone(studied: Autotune) -> None:
     before = Path("autotune.db").read_bytes()
     for command in (("report",), ("report", "--json"), ("report", "--html", "r.html"), ("export",)):
@@ -125,3 +141,18 @@ def test_the_doctor_says_what_is_there_and_what_the_environment_sets(
     assert found["environment"]["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:1"
     assert any("PYTORCH_CUDA_ALLOC_CONF is set" in problem for problem in found["problems"])
     assert any("No usable GPU" in problem for problem in found["problems"])
+
+
+def test_the_doctor_fits_80_columns_and_loses_nothing(
+    autotune: Autotune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "roundup_power2_divisions:[256:1,512:2,>:8]")
+    status, out, _ = autotune("doctor")
+    assert status == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert "roundup_power2_divisions:[256:1,512:2,>:8]" in out
+    said = " ".join(out.split())
+    assert all(
+        " ".join(one.split()) in said for one in json.loads(autotune("doctor", "--json")[1])["problems"]
+    )

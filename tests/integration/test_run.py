@@ -252,7 +252,7 @@ def test_another_torch_gives_another_study(autotune: Autotune) -> None:
     _, out, _ = autotune("run", "--trace", GNN, "--trials", "2", "--torch", "2.8", "--json")
     assert json.loads(out)["environment"]["torch"] == "2.8"
     sentence = refused(autotune("run", "--trace", GNN, "--trials", "2", "--torch", "2.14"))
-    assert "another torch (2.8; now 2.14)" in sentence
+    assert "torch: 2.8, now 2.14" in sentence
     assert "--study gnn-2" in sentence
 
 
@@ -380,17 +380,39 @@ def test_a_script_without_a_gpu_is_recorded_once_and_estimated(
     # An edited script does not go on with the study of the old one.
     script.write_text(script.read_text() + "# edited\n")
     sentence = refused(autotune(*arguments, "--trials", "7"))
-    assert "another version of the script" in sentence
+    assert "version of the script: " in sentence
     assert "--study train-2" in sentence
 
 
-def test_a_script_that_cannot_be_recorded_is_work_that_failed(
+def test_an_estimate_of_a_script_that_ends_early_says_so(
     autotune: Autotune, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    status, out, err = autotune("run", "--script", str(TESTS / "scripts" / "raises.py"), "--trials", "2")
+    script = str(TESTS / "scripts" / "trains.py")
+    options = ("--warmup", "1", "--steps", "4", "--trials", "1", "--engine", "off", "--json")
+    for steps, told in (("3", True), ("9", False)):
+        _, out, _ = autotune("run", "--script", script, "--study", f"s{steps}", *options, "--", steps)
+        notes = " ".join(json.loads(out)["notes"])
+        assert ("ended after 3 of the 5 steps" in notes) is told
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("raise RuntimeError('boom in my script')", "RuntimeError: boom in my script."),
+        ("import sys; sys.exit(2)", "The script ended with sys.exit(2)."),
+    ],
+)
+def test_a_script_that_fails_at_once_is_work_that_failed_for_its_own_cause(
+    line: str, cause: str, autotune: Autotune, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    (folder / "fails.py").write_text(f"import torch\n{line}\n")
+    status, out, err = autotune("run", "--script", "fails.py", "--trials", "2")
     assert (status, out) == (1, "")
-    assert "could not be recorded" in err.splitlines()[-1]
+    last = err.splitlines()[-1]
+    assert f"The script could not be recorded: {cause} Everything it printed is in" in last
+    assert "puts nothing on a GPU" not in err and "on the CPU instead" not in err
     assert "Traceback" not in err
 
 

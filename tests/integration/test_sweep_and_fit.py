@@ -58,6 +58,8 @@ def test_the_largest_batch_without_a_gpu_is_an_estimate(tmp_path: Path) -> None:
     words = ("fit", "--script", str(SCRIPT), "--arg=--batch-size {}", "--range", "1:4", "--steps", "2")
     done = autotune(tmp_path, *words, "--warmup", "1", "--gpu", "100MiB", "--json", "--", "--smoke")
     assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Recording with --batch-size") > 1
+    assert done.stderr.count("No usable GPU") == 1
     found = json.loads(done.stdout)
     assert found["obtained"] == "estimated"
     assert [result["settings"] for result in found["results"]] == ["expandable_segments:True", ""]

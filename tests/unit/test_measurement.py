@@ -51,3 +51,17 @@ def test_a_replay_has_driver_time_and_never_step_time() -> None:
 def test_an_out_of_memory_measurement_has_no_invented_values() -> None:
     failed = measurement(outcome=Outcome.OUT_OF_MEMORY, step_seconds=(), peak_reserved_bytes=None)
     assert metric_values(failed) == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"reason": "RuntimeError: boom"}, "RuntimeError: boom."),
+        ({"reason": "Is it there?"}, "Is it there?"),
+        ({"reason": "It ended. "}, "It ended."),
+        ({"outcome": Outcome.TIMED_OUT}, "timed out."),
+        ({"reason": "boom", "log": "a.log"}, "boom. Everything it printed is in a.log."),
+    ],
+)
+def test_why_a_run_failed_is_whole_sentences(fields: dict[str, object], said: str) -> None:
+    assert measurement(**fields).why == said

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from autotune.measurement import Measurement, Obtained, Outcome
-from autotune.report.doubts import doubts, retried_steps, rises_at_the_end
-from tests.fakes import measurement, row
+from autotune.report.doubts import doubts, recording_ended_early, retried_steps, rises_at_the_end
+from autotune.report.stored import Role
+from autotune.report.wording import warnings
+from tests.fakes import measurement, row, summary
 
 
 def timed(**fields: Any) -> Measurement:
@@ -61,3 +63,26 @@ def test_failures_and_replays_are_not_doubted() -> None:
     failed = replace(rising, outcome=Outcome.OUT_OF_MEMORY)
     replayed = replace(rising, obtained=Obtained.REPLAYED)
     assert doubts([row(0, measured=failed), row(1, measured=replayed)]) == []
+
+
+def test_a_script_that_ended_early_is_told_with_what_was_measured_and_asked_for() -> None:
+    rows = [row(0, measured=timed(step_seconds=(0.1,) * 3)), row(1, measured=timed(step_seconds=(0.1,) * 20))]
+    (sentence,) = doubts(rows, asked_steps=20)
+    assert "only 3 steps were measured after warm-up, where 20 were asked for" in sentence
+    assert sentence.endswith("with --warmup and --steps (trial 0).")
+    assert doubts(rows, asked_steps=3) == doubts(rows) == []
+    whole = timed(step_seconds=(0.1,), whole_run_is_one_step=True)
+    assert doubts([row(0, measured=whole)], asked_steps=20) == []
+
+
+def test_a_report_knows_from_the_conditions_how_many_steps_were_asked_for() -> None:
+    short = row(0, "", Role.DEFAULT, measured=timed(step_seconds=(0.1,) * 3))
+    found = warnings(summary(short, obtained=Obtained.MEASURED, measured_steps=20))
+    assert any("only 3 steps were measured" in sentence for sentence in found)
+
+
+@pytest.mark.parametrize(("steps", "told"), [(8, True), (25, False), (0, False)])
+def test_a_recording_that_ended_early_is_told(steps: int, told: bool) -> None:
+    found = recording_ended_early(steps, 5, 20)
+    assert bool(found) is told
+    assert all("ended after 8 of the 25 steps" in sentence for sentence in found)

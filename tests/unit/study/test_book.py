@@ -13,10 +13,10 @@ from optuna import Study
 
 from autotune.errors import StudyError
 from autotune.measurement import Obtained
-from autotune.report.stored import CONDITIONS, Conditions, Role, read_conditions
+from autotune.report.stored import CONDITIONS, SCREEN_OF, Conditions, Role, read_conditions
 from autotune.report.summary import summarise
 from autotune.settings import AllocatorSettings
-from autotune.study.book import SCREEN, enter, load_study, open_study
+from autotune.study.book import SCREEN, enter, load_study, open_study, own_studies
 from autotune.study.candidates import candidate
 from autotune.study.space import SearchSpace
 from autotune.study.storage import RDBStorage, open_storage, reading_errors
@@ -60,20 +60,27 @@ def test_the_same_conditions_continue_the_study(storage: RDBStorage) -> None:
     [
         (
             {"script": "/home/me/other.py", "script_sha256": "bb"},
-            r"another script \(/home/me/train.py; now .*other",
+            "script: /home/me/train.py, now /home/me/other.py",
         ),
-        ({"script_sha256": "bb"}, "another version of the script"),
-        ({"arguments": ("--large",)}, r"other arguments of the script \(--small; now --large\)"),
-        ({"environment": replace(H200, gpu="NVIDIA A100")}, r"another GPU \(NVIDIA H200; now NVIDIA A100\)"),
-        ({"environment": replace(H200, torch="2.15.0")}, r"another torch \(2.14.1; now 2.15.0\)"),
-        ({"environment": replace(H200, driver="600.1")}, "another driver"),
-        ({"memory_limit_bytes": 1 << 30}, "another memory limit"),
-        ({"warmup_steps": 1}, "another number of warm-up steps"),
-        ({"measured_steps": 1}, "another number of measured steps"),
-        ({"seed": None}, r"another seed \(0; now none\)"),
-        ({"without": ()}, "other options left out"),
-        ({"obtained": Obtained.REPLAYED}, "obtained in another way"),
-        ({"trace_sha256": "cc"}, "another trace"),
+        ({"script_sha256": "bb"}, "version of the script: aa, now bb"),
+        ({"script_sha256": "b" * 64}, "version of the script: aa, now bbbbbbbbbbbb"),
+        ({"arguments": ("--large",)}, "arguments of the script: --small, now --large"),
+        ({"environment": replace(H200, gpu="NVIDIA A100")}, "GPU: NVIDIA H200, now NVIDIA A100"),
+        ({"environment": replace(H200, torch="2.15.0")}, "torch: 2.14.1, now 2.15.0"),
+        ({"environment": replace(H200, driver="600.1")}, "driver: 580.95.05, now 600.1"),
+        ({"memory_limit_bytes": 1 << 30}, "memory limit: none, now 1.00 GiB"),
+        ({"warmup_steps": 1}, "warm-up steps: 5, now 1"),
+        ({"measured_steps": 1}, "measured steps: 20, now 1"),
+        ({"seed": None}, "seed: 0, now none"),
+        ({"without": ()}, "options left out: expandable_segments, now none"),
+        ({"obtained": Obtained.REPLAYED}, "results: measured, now replayed"),
+        ({"trace_sha256": "c" * 64}, "trace: none, now cccccccccccc"),
+        (
+            {"script": "/home/me/other.py", "arguments": (), "seed": 1, "warmup_steps": 1, "without": ()},
+            "script: /home/me/train.py, now /home/me/other.py; arguments of the script: --small, now none; "
+            "warm-up steps: 5, now 1; and 2 more",
+        ),
+        ({"script": f"/home/{'me/' * 40}new.py"}, f"script: /home/me/train.py, now …e/{'me/' * 17}new.py"),
     ],
 )
 def test_other_conditions_are_refused_with_what_differs_and_a_free_name(
@@ -81,8 +88,12 @@ def test_other_conditions_are_refused_with_what_differs_and_a_free_name(
 ) -> None:
     add_trial(open_study(storage, "train", MADE))
     open_study(storage, "train-2", MADE)
-    with pytest.raises(StudyError, match=rf"(?s)'train' was made with {said}.*--study train-3\."):
+    with pytest.raises(StudyError) as caught:
         open_study(storage, "train", replace(MADE, **change))
+    assert str(caught.value) == (
+        f"Study 'train' was made under other conditions ({said}), and the two are not mixed; "
+        "start anew with --study train-3."
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,3 +154,23 @@ def test_screenings_are_not_named_among_the_studies(storage: RDBStorage) -> None
     open_study(storage, f"train{SCREEN}", MADE)
     with pytest.raises(StudyError, match="it has 'train'"):
         load_study(storage, "other")
+
+
+def test_of_many_studies_the_newest_are_named_and_the_rest_counted(storage: RDBStorage) -> None:
+    for number in range(8):
+        open_study(storage, f"train-{number}", MADE)
+    with pytest.raises(StudyError) as caught:
+        load_study(storage, "other")
+    assert str(caught.value).endswith(
+        "it has 'train-7', 'train-6', 'train-5', 'train-4', 'train-3' and 3 more, which "
+        "`autotune report --list` shows."
+    )
+
+
+def test_a_screening_and_somebody_elses_study_are_none_of_the_own_ones(storage: RDBStorage) -> None:
+    from optuna import create_study
+
+    open_study(storage, "train", MADE)
+    open_study(storage, f"train{SCREEN}", MADE).set_user_attr(SCREEN_OF, "train")
+    create_study(study_name="theirs", storage=storage)
+    assert [study.study_name for study in own_studies(storage)] == ["train"]

@@ -25,7 +25,9 @@ Run = Callable[..., dict[str, Any]]
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Estimate with a worker that answers `answer` on a phantom GPU, and "completed" on the CPU."""
 
-    def run_with(answer: dict[str, Any], why_not: str | None = None) -> dict[str, Any]:
+    def run_with(
+        answer: dict[str, Any], why_not: str | None = None, on_cpu: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         sayings: list[str] = []
         runs: list[tuple[bool, int, dict[str, Any]]] = []
 
@@ -35,7 +37,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
 
             def run(self, settings: AllocatorSettings, **asked: Any) -> dict[str, Any]:
                 runs.append((self.phantom is not None, self.steps, asked))
-                return answer if self.phantom else {"outcome": "completed"}
+                return answer if self.phantom else on_cpu or {"outcome": "completed"}
 
             def log(self, name: str) -> Path:
                 return tmp_path / name
@@ -68,6 +70,12 @@ def test_a_phantom_that_works_is_all_there_is(run: Run) -> None:
         {"outcome": "crashed", "reason": "TypeError: something about fakes", "phantom_allocations": 7},
         {"outcome": "crashed", "reason": "The script was killed by SIGSEGV, after 1 step."},
         {"outcome": "completed", "phantom_allocations": 0},
+        {"outcome": "crashed", "reason": "RuntimeError: No CUDA GPUs", "phantom_allocations": 0},
+        {
+            "outcome": "crashed",
+            "reason": "The script ended without a step and without using the GPU; there is nothing to tune.",
+            "phantom_allocations": 0,
+        },
     ],
 )
 def test_what_a_phantom_cannot_do_runs_on_the_cpu_for_a_few_steps(answer: dict[str, Any], run: Run) -> None:
@@ -81,6 +89,8 @@ def test_what_a_phantom_cannot_do_runs_on_the_cpu_for_a_few_steps(answer: dict[s
     "answer",
     [
         {"outcome": "crashed", "reason": "The script ended with sys.exit(2)."},
+        {"outcome": "crashed", "reason": "The script ended with sys.exit(2).", "phantom_allocations": 0},
+        {"outcome": "crashed", "reason": "RuntimeError: boom in my script", "phantom_allocations": 0},
         {"outcome": "timed_out", "reason": "The script was stopped after 600 s."},
         {"outcome": "out_of_memory", "reason": "OutOfMemoryError: CUDA out of memory."},
     ],
@@ -88,6 +98,22 @@ def test_what_a_phantom_cannot_do_runs_on_the_cpu_for_a_few_steps(answer: dict[s
 def test_what_the_script_would_do_anywhere_is_not_tried_again(answer: dict[str, Any], run: Run) -> None:
     found = run(answer)
     assert len(found["runs"]) == 1 and found["answer"] == answer
+
+
+@pytest.mark.parametrize(
+    ("on_cpu", "said"),
+    [
+        ("The script was killed.", "The script was killed. Before that, on a phantom GPU: TypeError: boom."),
+        ("TypeError: boom", "TypeError: boom"),
+    ],
+)
+def test_a_failure_on_the_cpu_does_not_hide_the_one_on_the_phantom(on_cpu: str, said: str, run: Run) -> None:
+    found = run(
+        {"outcome": "crashed", "reason": "TypeError: boom", "phantom_allocations": 7},
+        on_cpu={"outcome": "crashed", "reason": on_cpu},
+    )
+    assert "TypeError: boom. Running the script itself" in found["said"]
+    assert found["answer"]["reason"] == said
 
 
 def test_a_script_too_large_for_this_machine_is_not_run_on_its_cpu(run: Run) -> None:
