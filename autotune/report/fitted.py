@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.measurement import Environment, Measurement, Obtained
 from autotune.report.breaks import SettingsCell, breakable
 from autotune.report.doubts import retried_steps
-from autotune.report.wording import DEFAULTS, plain
+from autotune.report.wording import DEFAULTS, card, plain
 from autotune.settings import AllocatorSettings
 from autotune.units import format_bytes, format_seconds
 
@@ -85,10 +85,7 @@ def print_fitted(fitted: Fitted, console: Console) -> None:
 
 
 def _head(fitted: Fitted) -> str:
-    environment = fitted.environment
-    where = environment.gpu or "a GPU"
-    if environment.device_total_bytes and "GPU of" not in where:
-        where += f", {format_bytes(environment.device_total_bytes)}"
+    where = card(fitted.environment)
     limit = f", memory limit {format_bytes(fitted.memory_limit)}" if fitted.memory_limit else ""
     return f"{str(fitted.obtained).capitalize()}: largest value of {fitted.argument} on {where}{limit}."
 

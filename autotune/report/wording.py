@@ -8,7 +8,7 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.measurement import Measurement, Obtained
+from autotune.measurement import Environment, Measurement, Obtained
 from autotune.report.confirmed import confirmations
 from autotune.report.doubts import doubts
 from autotune.report.noise import percentile_95
@@ -29,8 +29,8 @@ _OBTAINED = {
     Obtained.MEASURED: "Measured: every trial is a real run on the GPU.",
     Obtained.REPLAYED: "Replayed: a trace recorded on a GPU, run through a model of the allocator. "
     "Step time is not known; the third number is the time spent in driver calls.",
-    Obtained.ESTIMATED: "Estimated: recorded without a GPU. Step time is not known, nor all that libraries "
-    "take for themselves (workspaces); the third number is the time spent in driver calls.",
+    Obtained.ESTIMATED: "Estimated: recorded without a GPU. Step time is not known; the third number is the "
+    "time spent in driver calls.",
 }
 
 
@@ -128,15 +128,19 @@ def _from_here(path: str) -> str:
 def machine(summary: Summary) -> str:
     """GPU, its memory, driver and torch, and the memory limit; as far as known."""
     environment, limit = summary.conditions.environment, summary.conditions.memory_limit_bytes
-    total = environment.device_total_bytes
     parts = [
-        environment.gpu or "a GPU",
-        format_bytes(total) if total else "",
+        card(environment),
         f"driver {environment.driver}" if environment.driver else "",
         f"torch {environment.torch}" if environment.torch else "",
         f"memory limit {format_bytes(limit)}" if limit else "",
     ]
     return plain(", ".join(part for part in parts if part))
+
+
+def card(environment: Environment) -> str:
+    """GPU and its memory; a GPU that is named by nothing but its size has that said once."""
+    name, total = environment.gpu or "a GPU", environment.device_total_bytes
+    return f"{name}, {format_bytes(total)}" if total and not name.startswith("GPU of ") else name
 
 
 def verdict(summary: Summary) -> str:

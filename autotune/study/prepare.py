@@ -32,11 +32,6 @@ from autotune.units import format_bytes
 
 Say = Callable[[str], None]
 
-ESTIMATED_NOTE = (
-    "Recorded without a GPU: some memory that libraries take for themselves is missing, and step time is not "
-    "known. Check the answer on the GPU it is for."
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
@@ -117,7 +112,7 @@ def runner_for(subject: Subject, stored: Conditions | None, say: Say) -> tuple[R
         subject.conditions,
         trace=str(path.absolute()),
         trace_sha256=digest(recorded),
-        notes=(ESTIMATED_NOTE, *_assumed_card(subject.request), *recorded.recording.notes),
+        notes=(*_assumed_card(subject.request), *recorded.recording.notes),
     )
     return _replayed(subject, recorded, conditions)
 
@@ -196,7 +191,6 @@ def _script_subject(request: Request) -> Subject:
         measured_steps=request.steps,
         seed=request.seed,
         without=tuple(sorted(set(request.without))),
-        notes=() if facts.usable else (ESTIMATED_NOTE,),
     )
     version = parse_torch_version(facts.torch or "")
     return Subject(request=request, torch_version=version, conditions=conditions, job=job, facts=facts)
@@ -258,6 +252,6 @@ def trace_notes(trace: Trace, request: Request) -> tuple[str, ...]:
     """What belongs on every report of replays of this trace."""
     recording = trace.recording
     if recording.estimated:
-        return (ESTIMATED_NOTE, *recording.notes)
+        return recording.notes
     unnamed = recording.device_total_bytes is None and request.gpu_total is None
     return (self_check(trace).sentence(), *([TAKEN_FOR_H200] if unnamed else []), *recording.notes)

@@ -145,6 +145,10 @@ def test_a_study_without_a_gpu_takes_the_phantom_and_says_estimated(
     assert report["obtained"] == "estimated"
     assert all(trial["obtained"] == "estimated" for trial in report["trials"])
     assert "step_seconds" not in report["trials"][0]["metrics"]
+    table = (SCRIPTS.parents[1] / "studies" / "phantom.md").read_text()
+    assert "Median error 0.1 %, worst −12.6 %" in table and "46 comparisons" in table
+    (how_wrong,) = [note for note in report["notes"] if "46 comparisons" in note]
+    assert "within 0.1 %" in how_wrong and "at worst 12.6 % too low" in how_wrong
 
 
 def test_two_recordings_of_one_script_are_compared(

@@ -91,6 +91,13 @@ def test_what_was_not_measured_is_never_called_measured(obtained: Obtained) -> N
         assert "the third number is the time spent in driver calls" in words
 
 
+def test_a_gpu_named_by_its_size_has_that_said_once() -> None:
+    phantom = replace(H200, gpu="GPU of 80 GiB", device_total_bytes=80 << 30, driver=None)
+    found = summary(row(0, "", Role.DEFAULT), environment=phantom)
+    assert "\nGPU of 80 GiB, torch 2.14.1." in text(found)
+    assert "NVIDIA H200, 139.8 GiB, driver" in text(summary(row(0, "", Role.DEFAULT)))
+
+
 def test_equal_rows_of_the_front_are_shown_once() -> None:
     same = [row(n, f"max_split_size_mb:{n}", measured=measurement(reserved=5)) for n in range(20, 30)]
     found = summary(row(0, "", Role.DEFAULT), *same)
