@@ -112,6 +112,7 @@ def runner_for(subject: Subject, stored: Conditions | None, say: Say) -> tuple[R
         subject.conditions,
         trace=str(path.absolute()),
         trace_sha256=digest(recorded),
+        recorded_steps=recorded_steps(recorded, subject.request.warmup),
         notes=(*_assumed_card(subject.request), *recorded.recording.notes),
     )
     return _replayed(subject, recorded, conditions)
@@ -152,6 +153,7 @@ def _trace_subject(request: Request, path: Path) -> Subject:
         warmup_steps=request.warmup,
         without=tuple(sorted(set(request.without))),
         recorded_seconds=recorded_seconds(trace, request.warmup),
+        recorded_steps=recorded_steps(trace, request.warmup),
         notes=trace_notes(trace, request),
     )
     return Subject(request=request, torch_version=replayed.torch_version, conditions=conditions, trace=trace)
@@ -239,6 +241,14 @@ def recorded_seconds(trace: Trace, warmup: int) -> float | None:
         return None
     _, first, _ = steady_state(trace, warmup)
     return float(trace.time_us[-1] - trace.time_us[min(first, len(trace.time_us) - 1)]) / 1e6
+
+
+def recorded_steps(trace: Trace, warmup: int) -> int | None:
+    """Steps after warm-up; None where the trace does not tell steps."""
+    if not trace.step_ends:
+        return None
+    left_out, _, _ = steady_state(trace, warmup)
+    return len(trace.step_ends) - left_out
 
 
 def _followed_torch(request: Request, recorded: str | None, followed: TorchVersion) -> str:
