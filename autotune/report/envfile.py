@@ -17,7 +17,7 @@ from datetime import datetime
 
 from autotune.report.stored import Row
 from autotune.report.summary import Summary
-from autotune.report.wording import NEEDS_FRACTION, cells, machine, plain, subject, third_objective
+from autotune.report.wording import NEEDS_FRACTION, cells, machine, plain, subject, time_phrase
 from autotune.settings import ENVIRONMENT_VARIABLE, ROUNDUP_INTERVALS, AllocatorSettings
 from autotune.units import format_bytes
 
@@ -127,7 +127,7 @@ def _comment(summary: Summary, row: Row, pick: str) -> list[str]:
         f"CUDA allocator settings found by autotune: study {summary.study}, trial {row.number} ({pick})",
         f"{row.measurement.obtained} on {when}: {machine(summary)}",
         f"of: {subject(summary)}",
-        f"peak reserved {shown.memory}{change}, {third_objective(summary)} {shown.seconds}",
+        f"peak reserved {shown.memory}{change}, {time_phrase(summary, row)}",
     ]
     if "garbage_collection_threshold" in row.settings:
         limit = summary.conditions.memory_limit_bytes
