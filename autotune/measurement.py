@@ -113,6 +113,8 @@ class Measurement:
     """Replays only: driver time after warm-up, from the calls and a cost table measured on a GPU."""
     smallest_fit_bytes: int | None = None
     """Replays only: the smallest memory limit in which the program completes; None where not sought."""
+    may_adapt: bool = False
+    """Replays only: memory ran out at what looks like a workspace, so the script may go on."""
     startup_seconds: float | None = None
     """From launching the worker to the script's first line."""
     script_seconds: float | None = None

@@ -28,6 +28,7 @@ import optuna
 from optuna.samplers import BaseSampler, NSGAIISampler, RandomSampler, TPESampler
 
 from autotune.allocator.parallel import usable_cores
+from autotune.report.pace import Pace
 from autotune.report.stored import Role
 from autotune.settings import AllocatorSettings
 from autotune.study.candidates import first_candidates
@@ -116,7 +117,7 @@ def ours(task: Task, seed: int) -> list[float]:
         task.predictor.predict(AllocatorSettings()),
         tried={found.behaviour for found in baseline},
         limited=task.limited,
-        recorded_seconds=recorded_seconds(task.trace, 5),
+        pace=Pace(recorded_seconds=recorded_seconds(task.trace, 5)),
     )
     most = round(SCREENED_SHARE * TRIALS)
     tried = (*baseline, *ordered[:most], *task.predictor.predict_many(anchors))

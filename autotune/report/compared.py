@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autotune.report.breaks import SettingsCell
 from autotune.trace import Trace
 from autotune.units import GIB, MIB, format_bytes, format_change
 
@@ -180,7 +181,7 @@ def _table(title: str, *columns: str) -> Table:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-    table.add_column(columns[0], overflow="fold")
+    table.add_column(columns[0])
     for name in columns[1:]:
         table.add_column(name, justify="right", no_wrap=True)
     return table
@@ -191,7 +192,7 @@ def _peaks_table(comparison: Comparison) -> Table:
     first, second = comparison.peak_requested_bytes
     table.add_row("(requested, live)", *_pair(first, second))
     for peak in comparison.peaks:
-        table.add_row(peak.settings or "defaults", *_pair(*peak.reserved_bytes))
+        table.add_row(SettingsCell(peak.settings or "defaults"), *_pair(*peak.reserved_bytes))
     return table
 
 

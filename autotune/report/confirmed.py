@@ -125,8 +125,12 @@ def _pick_again(rows: Sequence[Row], chosen: Row, pace: Pace, *, limited: bool) 
     """What the search would pick from the finalists' longer replays; the choice where none completes."""
     finalists = confirmation(rows)
     defaults = next((row for row in finalists if not row.settings), None)
-    seconds = pace.recorded_seconds
-    longer = replace(pace, recorded_seconds=seconds and MORE_STEPS * seconds)
+    seconds, steps = pace.recorded_seconds, pace.recorded_steps
+    longer = replace(
+        pace,
+        recorded_seconds=seconds and MORE_STEPS * seconds,
+        recorded_steps=steps and MORE_STEPS * steps,
+    )
     picked = balanced_pick(finalists, defaults, pace=longer, limited=limited)
     settings = picked.settings if picked is not None else chosen.settings
     return next((row for row in searched(rows) if row.settings == settings and row.completed), chosen)

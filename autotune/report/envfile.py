@@ -1,8 +1,9 @@
 """The chosen settings as a file: for `sh` and `docker --env-file`, a shell, a Dockerfile, Slurm, or as JSON.
 
 An env file is read by two readers with different rules: `sh` gives `>` and blanks a meaning, and
-`docker --env-file` keeps quotes as part of the value. So the value holds neither: the `>` of a list of
-roundup divisions is written out as explicit sizes, which every release of torch reads as the same table.
+`docker --env-file` keeps quotes as part of the value. So there the value holds neither: the `>` of a list of
+roundup divisions is written out as explicit sizes, which every release of torch reads as the same table, and
+a comment says so. All other formats can quote, and have the settings as they are reported.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ from datetime import datetime
 
 from autotune.report.stored import Row
 from autotune.report.summary import Summary
-from autotune.report.wording import NEEDS_FRACTION, cells, machine, plain, subject, third_objective
+from autotune.report.wording import NEEDS_FRACTION, cells, machine, plain, subject, time_phrase
 from autotune.settings import ENVIRONMENT_VARIABLE, ROUNDUP_INTERVALS, AllocatorSettings
 from autotune.units import format_bytes
 
 _HARMLESS = re.compile(r"[A-Za-z0-9_:.,\[\]-]*")
 """Letters that neither `sh` nor Docker changes in an unquoted value."""
+WRITTEN_OUT = (
+    "# In the list, `>` (and all larger sizes) is written out: unquoted, a shell would redirect to a file, "
+    "and docker --env-file would keep quotes. torch reads both as the same."
+)
 
 
 def render(summary: Summary, row: Row, *, pick: str, form: str) -> str:
@@ -49,10 +54,12 @@ def portable(settings: str) -> str:
 
 
 def _env(summary: Summary, row: Row, pick: str) -> str:
+    value = portable(row.settings)
     lines = [
         *_comment(summary, row, pick),
+        *([WRITTEN_OUT] if value != row.settings else []),
         "# In a shell: set -a; . ./FILE; set +a      In Docker: docker run --env-file FILE …",
-        f"{ENVIRONMENT_VARIABLE}={portable(row.settings)}",
+        f"{ENVIRONMENT_VARIABLE}={value}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -62,7 +69,7 @@ def _shell(summary: Summary, row: Row, pick: str) -> str:
 
 
 def _docker(summary: Summary, row: Row, pick: str) -> str:
-    lines = [*_comment(summary, row, pick), f'ENV {ENVIRONMENT_VARIABLE}="{portable(row.settings)}"']
+    lines = [*_comment(summary, row, pick), f'ENV {ENVIRONMENT_VARIABLE}="{_quotable(row)}"']
     return "\n".join(lines) + "\n"
 
 
@@ -86,7 +93,7 @@ def _json(summary: Summary, row: Row, pick: str) -> str:
         "gpu": conditions.environment.gpu,
         "torch": conditions.environment.torch,
         "script": conditions.script,
-        "environment": {ENVIRONMENT_VARIABLE: portable(row.settings)},
+        "environment": {ENVIRONMENT_VARIABLE: row.settings},
     }
     return json.dumps(document, indent=2) + "\n"
 
@@ -102,7 +109,13 @@ FORMS: Mapping[str, Callable[[Summary, Row, str], str]] = {
 
 
 def _export(row: Row) -> str:
-    return f"export {ENVIRONMENT_VARIABLE}={shlex.quote(portable(row.settings))}"
+    return f"export {ENVIRONMENT_VARIABLE}={shlex.quote(_quotable(row))}"
+
+
+def _quotable(row: Row) -> str:
+    """The settings as reported: within quotes `>` means nothing to a shell or to Docker."""
+    assert _HARMLESS.fullmatch(row.settings.replace(">", "")), row.settings
+    return row.settings
 
 
 def _comment(summary: Summary, row: Row, pick: str) -> list[str]:
@@ -114,7 +127,7 @@ def _comment(summary: Summary, row: Row, pick: str) -> list[str]:
         f"CUDA allocator settings found by autotune: study {summary.study}, trial {row.number} ({pick})",
         f"{row.measurement.obtained} on {when}: {machine(summary)}",
         f"of: {subject(summary)}",
-        f"peak reserved {shown.memory}{change}, {third_objective(summary)} {shown.seconds}",
+        f"peak reserved {shown.memory}{change}, {time_phrase(summary, row)}",
     ]
     if "garbage_collection_threshold" in row.settings:
         limit = summary.conditions.memory_limit_bytes

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from autotune.measurement import Environment, Measurement, Obtained
+from autotune.report.breaks import SettingsCell, breakable
 from autotune.report.doubts import retried_steps
-from autotune.report.wording import plain
+from autotune.report.wording import DEFAULTS, card, plain
 from autotune.settings import AllocatorSettings
 from autotune.units import format_bytes, format_seconds
 
@@ -80,14 +81,11 @@ def print_fitted(fitted: Fitted, console: Console) -> None:
     console.print(plain(_head(fitted)), style="bold", markup=False, highlight=False)
     console.print(_table(fitted))
     for text in _notes(fitted):
-        console.print(text, markup=False, highlight=False)
+        console.print(breakable(text, console.width), markup=False, highlight=False)
 
 
 def _head(fitted: Fitted) -> str:
-    environment = fitted.environment
-    where = environment.gpu or "a GPU"
-    if environment.device_total_bytes and "GPU of" not in where:
-        where += f", {format_bytes(environment.device_total_bytes)}"
+    where = card(fitted.environment)
     limit = f", memory limit {format_bytes(fitted.memory_limit)}" if fitted.memory_limit else ""
     return f"{str(fitted.obtained).capitalize()}: largest value of {fitted.argument} on {where}{limit}."
 
@@ -99,20 +97,20 @@ def _table(fitted: Fitted) -> Any:
 
     timed = fitted.obtained is Obtained.MEASURED
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    table.add_column("settings", overflow="fold", min_width=24)
+    table.add_column("settings")
     for name in ("largest", "reserved", *(("step time", "values/s") if timed else ()), "runs"):
         table.add_column(name, justify="right")
     for answer in fitted.answers:
         found, rate = answer.measurement, answer.values_per_second
         memory, seconds = (found.peak_reserved_bytes, found.median_step_seconds) if found else (None, None)
         cells = [
-            str(answer.settings) or "(PyTorch's defaults)",
             "none" if answer.value is None else f"{answer.value}",
             format_bytes(memory) if memory is not None else "",
         ]
         if timed:
             cells += [format_seconds(seconds) if seconds else "", _rate(rate) if rate else ""]
-        table.add_row(*map(Text, [*cells, str(answer.runs)]))
+        settings = SettingsCell(str(answer.settings) or DEFAULTS)
+        table.add_row(settings, *map(Text, [*cells, str(answer.runs)]))
     return table
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.report.stored import Role
 from autotune.report.summary import Summary
-from autotune.report.wording import cells, outcome, plain, third_objective
+from autotune.report.wording import cells, outcome, plain, time_phrase
 
 
 def folklore(summary: Summary) -> list[str]:
@@ -16,10 +16,7 @@ def folklore(summary: Summary) -> list[str]:
         shown = cells(summary, row)
         found = outcome(row)
         if row.completed and shown.memory_change:
-            found = (
-                f"peak reserved {shown.memory} ({shown.memory_change}), "
-                f"{third_objective(summary)} {shown.seconds} ({shown.seconds_change})"
-            )
+            found = f"peak reserved {shown.memory} ({shown.memory_change}), {time_phrase(summary, row)}"
         elif row.completed:
             found = f"peak reserved {shown.memory}"
         lines.append(f"{plain(row.settings)}: {found}; trial {row.number}.")

@@ -24,8 +24,9 @@ def gap_sentence(matters: Matters) -> str:
     left = f"{format_bytes(max(gap, 0))} ({format_percent(max(share, 0.0))})"
     return (
         f"Live tensors alone take {format_bytes(matters.live_bytes)} at their peak, and no setting goes "
-        f"below that: {left} are left to gain. Less than that "
-        "needs a change of the script: smaller batches, activation checkpointing, fewer copies."
+        f"below that: {left} are left to gain, in bytes as requested (fragmentation counts "
+        "them rounded up). Less than that needs a change of the script: smaller batches, activation "
+        "checkpointing, fewer copies."
     )
 
 

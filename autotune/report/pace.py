@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from autotune.measurement import Measurement, Obtained
 from autotune.report.noise import deviation, percentile_95, spread
 from autotune.report.objectives import must
-from autotune.report.stored import Role, Row
+from autotune.report.stored import Conditions, Role, Row
 
 SLOWER_TOLERATED = 0.02
 """A third objective this much above the reference's still counts as equally fast."""
+FREE_SECONDS_A_STEP = 0.0005
+"""Driver time that counts as free in a step of an estimated run, whose steps nobody has timed: a dozen calls
+of cudaMalloc, each some 40 µs for 2 to 64 MiB (allocator/cost.py). Training steps take tens to hundreds of
+ms: of one of 25 ms it is 2 %, of most less."""
 LONGER_TAIL_TOLERATED = 0.1
 """A p95 this much above the reference's still counts as the same tail; it rests on few steps."""
 
@@ -46,6 +50,8 @@ class Pace:
     recorded_seconds: float | None = None
     """Length of the recorded run. Where step time is not measured, driver calls that add up to 2 % of it
     count as free."""
+    recorded_steps: int | None = None
+    """Its steps; what an estimate, which has no length, goes by."""
     noise: Noise = NOT_KNOWN
 
     def allowed(self, reference: Row) -> float:
@@ -53,16 +59,25 @@ class Pace:
 
         Measured step time: 2 % more, or what equal runs differ by where that is larger. Steps of one run do
         not tell that (batches differ); only where the defaults ran once, twice the standard error of the
-        reference's median stands in. Driver time of a replay: 2 % more, or 2 % of the recorded run more where
-        that is larger.
+        reference's median stands in. Driver time: 2 % more, or more by what counts as free
+        (`free_seconds`) where that is larger.
         """
         seconds = must(reference)[2]
         measurement = reference.measurement
         if measurement.obtained is not Obtained.MEASURED:
-            return seconds + SLOWER_TOLERATED * max(seconds, self.recorded_seconds or 0.0)
+            return seconds + max(SLOWER_TOLERATED * seconds, self.free_seconds(measurement.obtained))
         known = self.noise.median
         noise = 2 * noise_of_median(measurement) if known is None else known
         return seconds * (1 + max(SLOWER_TOLERATED, noise))
+
+    def free_seconds(self, obtained: Obtained) -> float:
+        """Driver time that nobody would notice: 2 % of the recorded run; of an estimate 0.5 ms a step.
+
+        How an estimate was come by, from a script or from a trace of it, makes no difference.
+        """
+        if obtained is Obtained.ESTIMATED:
+            return FREE_SECONDS_A_STEP * (self.recorded_steps or 1)
+        return SLOWER_TOLERATED * (self.recorded_seconds or 0.0)
 
     def as_fast(self, row: Row, reference: Row) -> bool:
         """Whether a row is as fast as the reference, in its typical step and in its slowest ones.
@@ -87,6 +102,15 @@ class Pace:
         if self.noise.tail is None or len(tails) < len(alike):
             return first
         return min(tails, key=lambda pair: (pair[0], pair[1].number))[1]
+
+
+def pace_of(conditions: Conditions, noise: Noise = NOT_KNOWN) -> Pace:
+    """The rule for rows made under these conditions."""
+    return Pace(
+        recorded_seconds=conditions.recorded_seconds,
+        recorded_steps=conditions.recorded_steps or conditions.measured_steps,
+        noise=noise,
+    )
 
 
 def noise_of_median(measurement: Measurement) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from autotune.report import matters_text
+from autotune.report.breaks import pieces
 from autotune.report.confirmed import confirmations, sentence
 from autotune.report.figures import pair_figures, space_figure
 from autotune.report.folklore import folklore
@@ -33,7 +34,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid #d9dee4; vertical-align: top; }
 td.number { text-align: right; white-space: nowrap; }
-td.settings { font-family: ui-monospace, monospace; overflow-wrap: anywhere; }
+td.settings { font-family: ui-monospace, monospace; }
 pre { overflow-x: auto; background: #f3f5f7; padding: .5rem; }
 tr.recommended { background: #fdeeea; } tr.front { background: #eef4fd; }
 .verdict { font-size: 17px; font-weight: 600; } .note { color: #8a4b00; }
@@ -119,8 +120,13 @@ def _row(summary: Summary, row: Row) -> str:
         ("number", shown.seconds_change),
         ("", plain(row.measurement.reason or "")),
     ]
-    inside = "".join(f'<td class="{style}">{_escape(text)}</td>' for style, text in texts)
+    inside = "".join(f'<td class="{style}">{_breakable(style, text)}</td>' for style, text in texts)
     return f'<tr class="{kind}">{inside}</tr>'
+
+
+def _breakable(style: str, text: str) -> str:
+    """Settings may break where a value stays whole; `wbr` is not copied with them."""
+    return "<wbr>".join(map(_escape, pieces(text))) if style == "settings" else _escape(text)
 
 
 def _escape(text: str) -> str:

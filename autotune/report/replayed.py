@@ -11,6 +11,7 @@ from autotune.allocator.explain import KINDS, Explanation
 from autotune.allocator.result import ReplayResult
 from autotune.allocator.selfcheck import SelfCheck
 from autotune.measurement import Outcome
+from autotune.report.breaks import SettingsCell, breakable
 from autotune.settings import TorchVersion
 from autotune.trace.trace import Trace
 from autotune.units import format_bytes, format_change, format_percent
@@ -118,7 +119,7 @@ def print_replays(replays: Replays, console: Console) -> None:
     """Print where the trace is from, the table, what ran out of memory, and how far to believe it."""
 
     def say(text: str, style: str = "") -> None:
-        console.print(text, style=style, markup=False, highlight=False)
+        console.print(breakable(text, console.width), style=style, markup=False, highlight=False)
 
     say(origin_sentence(replays.file, replays.trace), "bold")
     say(conditions_sentence(replays))
@@ -197,7 +198,7 @@ def _table(replays: Replays) -> Table:
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
-    table.add_column("settings", overflow="fold", ratio=1)
+    table.add_column("settings")
     table.add_column("outcome", width=9)
     table.add_column("peak reserved", justify="right", width=9)
     table.add_column("fragm.", justify="right", width=6)
@@ -207,7 +208,6 @@ def _table(replays: Replays) -> Table:
         table.add_column("fits in", justify="right", width=9)
     for number, result in enumerate(replays.results):
         row = [
-            (replays.settings[number] or DEFAULTS).replace(",", ",\n"),
             "completed" if result.outcome is Outcome.COMPLETED else "out of memory",
             _with_change(replays, number),
             format_percent(result.fragmentation),
@@ -217,7 +217,7 @@ def _table(replays: Replays) -> Table:
         if replays.fits is not None:
             fit = replays.fits[number]
             row.append("no GPU like this" if fit is None else format_bytes(fit))
-        table.add_row(*map(Text, row))
+        table.add_row(SettingsCell(replays.settings[number] or DEFAULTS), *map(Text, row))
     return table
 
 

@@ -77,6 +77,8 @@ class Conditions:
     """Options that were not to be used."""
     recorded_seconds: float | None = None
     """How long the recorded part of the run took on its GPU; None where that is not known."""
+    recorded_steps: int | None = None
+    """Steps of that part, which comes after warm-up; None where the recording does not tell steps."""
     notes: tuple[str, ...] = ()
     """Sentences that belong on every report of this study."""
 

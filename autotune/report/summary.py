@@ -15,7 +15,7 @@ from autotune.report.confirmed import confirmations, confirmed_pick
 from autotune.report.doubts import retried_steps, rises_at_the_end
 from autotune.report.noise import median_interval, percentile_95
 from autotune.report.objectives import point
-from autotune.report.pace import Pace, noise_of_runs
+from autotune.report.pace import noise_of_runs, pace_of
 from autotune.report.pareto import front
 from autotune.report.pick import balanced_pick, memory_pick, speed_pick
 from autotune.report.stored import Conditions, Role, Row, read_conditions, read_rows, read_same_as, searched
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from autotune.report.matters import Matters
 
-LEAST_STEP_SECONDS = 0.01
-"""A training step on a GPU rarely takes less; what driver calls add to an estimated one is weighed by it."""
 PICKS = ("balanced", "memory", "speed")
 """Names that `pick` knows, beside `trial:N`."""
 
@@ -125,9 +123,8 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
     tried = searched(rows)
     defaults = [row for row in tried if row.role is Role.DEFAULT]
     baseline = defaults[-1] if defaults else None
-    seconds = conditions.recorded_seconds or _least_seconds(conditions)
     limited = conditions.memory_limit_bytes is not None
-    pace = Pace(recorded_seconds=seconds, noise=noise_of_runs(rows))
+    pace = pace_of(conditions, noise_of_runs(rows))
     chosen = balanced_pick(tried, baseline, pace=pace, limited=limited)
     points = {row.number: found for row in tried if (found := point(row)) is not None}
     members = set(front(points))
@@ -139,13 +136,6 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
         recommended=confirmed_pick(rows, chosen, baseline, pace=pace, limited=limited),
         front=tuple(row for row in tried if row.number in members),
     )
-
-
-def _least_seconds(conditions: Conditions) -> float | None:
-    """A length that an estimated run, of which only the steps are known, has at least on its GPU."""
-    if conditions.obtained is not Obtained.ESTIMATED:
-        return None
-    return LEAST_STEP_SECONDS * (conditions.measured_steps or 1)
 
 
 def document(summary: Summary, matters: Matters | None = None) -> dict[str, Any]:

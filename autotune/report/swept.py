@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.measurement import Environment, Obtained
 from autotune.metrics import metric_values, objectives
+from autotune.report.breaks import SettingsCell, breakable
 from autotune.report.objectives import point
 from autotune.report.stored import Row
 from autotune.report.wording import outcome, plain, seconds_with_spread
@@ -57,7 +58,6 @@ def print_swept(swept: Swept, console: Console) -> None:
     """What was swept and how the numbers came about; the table."""
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     timed = swept.obtained is Obtained.MEASURED
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
@@ -67,10 +67,10 @@ def print_swept(swept: Swept, console: Console) -> None:
     for label, row in zip(swept.labels, swept.rows, strict=True):
         found = point(row)
         if found is None:
-            table.add_row(label, outcome(row), "", "", "", "")
+            table.add_row(SettingsCell(label), outcome(row), "", "", "", "")
             continue
         table.add_row(
-            Text(label),
+            SettingsCell(label),
             format_bytes(found[0]),
             format_change(found[0], reference[0]) if reference and row.number else "",
             format_percent(found[1]),
@@ -80,7 +80,7 @@ def print_swept(swept: Swept, console: Console) -> None:
     environment = swept.environment
     where = ", ".join(filter(None, (environment.gpu, environment.torch and f"torch {environment.torch}")))
     text = f"{swept.option}, {swept.obtained}: {swept.subject}" + (f" on {where}" if where else "")
-    console.print(plain(text), style="bold", markup=False, highlight=False)
+    console.print(breakable(plain(text), console.width), style="bold", markup=False, highlight=False)
     console.print(table)
 
 

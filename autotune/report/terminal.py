@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.errors import as_sentence
 from autotune.report import matters_text
+from autotune.report.breaks import SettingsCell, breakable
 from autotune.report.confirmed import confirmations, sentence
 from autotune.report.folklore import folklore
 from autotune.report.objectives import point
@@ -41,7 +41,7 @@ def print_report(summary: Summary, console: Console, matters: Matters | None = N
     """Print what was tuned, the table, what failed, what matters, and what to use."""
 
     def say(text: str, style: str = "") -> None:
-        console.print(plain(text), style=style, markup=False, highlight=False)
+        console.print(breakable(plain(text), console.width), style=style, markup=False, highlight=False)
 
     say(f"Study {plain(summary.study)}: {len(summary.rows)} trials of {subject(summary)}", "bold")
     say(f"{machine(summary)}. {obtained_sentence(summary)}")
@@ -73,23 +73,23 @@ def _table(summary: Summary) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    # Narrow columns leave the room to settings.
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), collapse_padding=True)
     table.add_column("trial", no_wrap=True)
-    table.add_column("settings", overflow="fold", ratio=1)
-    table.add_column("peak reserved", justify="right", min_width=10)
-    table.add_column("fragm.", justify="right", no_wrap=True)
-    table.add_column(third_objective(summary), justify="right", min_width=11)
+    table.add_column("settings")
+    for name in ("peak\nreserved", "fragm.", third_objective(summary).replace(" ", "\n")):
+        table.add_column(name, justify="right")
     for labels, row in notable(summary):
         shown = cells(summary, row)
         bold = "bold" if summary.recommended and row.number == summary.recommended.number else ""
         columns = (
             "\n".join([str(row.number), *labels]),
-            re.sub(r",(?![^\[]*\])", ",\n", plain(shown.settings)),
-            _stacked(shown.memory, shown.memory_change),
+            _stacked(shown.memory.replace("out of ", "out of\n"), shown.memory_change),
             shown.fragmentation,
             "\n".join(filter(None, (_stacked(shown.seconds, shown.seconds_change), shown.tail))),
         )
-        table.add_row(*(Text(column, style=bold) for column in columns))
+        first, *numbers = (Text(column, style=bold) for column in columns)
+        table.add_row(first, SettingsCell(plain(shown.settings), style=bold), *numbers)
     return table
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from autotune.allocator.parallel import Progress
 from autotune.report.pace import Pace
 from autotune.report.pareto import front
-from autotune.report.pick import balanced_pick
+from autotune.report.pick import ANY_PACE, balanced_pick
 from autotune.report.stored import Role, Row
 from autotune.settings import AllocatorSettings
 from autotune.study.evenly import evenly
@@ -114,7 +114,7 @@ def in_order(
     tried: Collection[str] = (),
     limited: bool,
     noise: Noise = NO_NOISE,
-    recorded_seconds: float | None = None,
+    pace: Pace = ANY_PACE,
 ) -> list[Prediction]:
     """The front in the order in which it is worth trials, without members that noise would hide.
 
@@ -128,13 +128,13 @@ def in_order(
         tried: behaviours that get a trial in any case, and are left out.
         limited: whether there is a memory limit.
         noise: what hides one member behind another.
-        recorded_seconds: length of the recorded run.
+        pace: what counts as equally fast.
     """
     best = front_of(members)
     if not best:
         return []
     memory, fit, seconds = (min(best, key=_by(axis)) for axis in (0, 1, 2))
-    balanced = _balanced(best, defaults, recorded_seconds) or memory
+    balanced = _balanced(best, defaults, pace) or memory
     leaders = [fit, seconds, balanced, memory] if limited else [memory, balanced, fit, seconds]
     chosen = [found for found in members if found.behaviour in tried]
     num_tried = len(chosen)
@@ -166,9 +166,7 @@ def _fitting(predictor: Predictor, pool: Sequence[Prediction], most: int) -> lis
     return evenly(pool, most)
 
 
-def _balanced(
-    members: Sequence[Prediction], defaults: Prediction, recorded_seconds: float | None
-) -> Prediction | None:
+def _balanced(members: Sequence[Prediction], defaults: Prediction, pace: Pace) -> Prediction | None:
     """The member that a study of them would recommend."""
     rows = [
         Row(
@@ -179,7 +177,7 @@ def _balanced(
         )
         for number, found in enumerate((defaults, *members))
     ]
-    picked = balanced_pick(rows[1:], rows[0], pace=Pace(recorded_seconds=recorded_seconds))
+    picked = balanced_pick(rows[1:], rows[0], pace=pace)
     return members[picked.number - 1] if picked is not None and picked.number else None
 
 

@@ -38,10 +38,6 @@ Say = Callable[[str], None]
 
 ESTIMATE = "estimate.npz"
 """The recording that an estimated study replays, in the study's folder."""
-ESTIMATED_NOTE = (
-    "Recorded without a GPU: some memory that libraries take for themselves is missing, and step time is not "
-    "known. Check the answer on the GPU it is for."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +126,8 @@ def _estimated(subject: Subject, recorded: Trace, path: Path, say: Say) -> tuple
         subject.conditions,
         trace=str(path.absolute()),
         trace_sha256=digest(recorded),
+        recorded_steps=recorded_steps(recorded, request.warmup),
         notes=(
-            ESTIMATED_NOTE,
             *_assumed_card(request),
             *recording_ended_early(len(recorded.step_ends), request.warmup, request.steps),
             *recorded.recording.notes,
@@ -179,6 +175,7 @@ def _trace_subject(request: Request, path: Path) -> Subject:
         warmup_steps=request.warmup,
         without=tuple(sorted(set(request.without))),
         recorded_seconds=recorded_seconds(trace, request.warmup),
+        recorded_steps=recorded_steps(trace, request.warmup),
         notes=trace_notes(trace, request),
     )
     return Subject(request=request, torch_version=replayed.torch_version, conditions=conditions, trace=trace)
@@ -218,7 +215,6 @@ def _script_subject(request: Request) -> Subject:
         measured_steps=request.steps,
         seed=request.seed,
         without=tuple(sorted(set(request.without))),
-        notes=() if facts.usable else (ESTIMATED_NOTE,),
     )
     version = parse_torch_version(facts.torch or "")
     return Subject(request=request, torch_version=version, conditions=conditions, job=job, facts=facts)
@@ -265,6 +261,14 @@ def recorded_seconds(trace: Trace, warmup: int) -> float | None:
     return float(trace.time_us[-1] - trace.time_us[min(first, len(trace.time_us) - 1)]) / 1e6
 
 
+def recorded_steps(trace: Trace, warmup: int) -> int | None:
+    """Steps after warm-up; None where the trace does not tell steps."""
+    if not trace.step_ends:
+        return None
+    left_out, _, _ = steady_state(trace, warmup)
+    return len(trace.step_ends) - left_out
+
+
 def _followed_torch(request: Request, recorded: str | None, followed: TorchVersion) -> str:
     """The recording's torch in full where its rules are followed, else the release whose rules are."""
     if recorded is not None and request.torch_version is None:
@@ -276,7 +280,7 @@ def trace_notes(trace: Trace, request: Request) -> tuple[str, ...]:
     """What belongs on every report of replays of this trace."""
     recording = trace.recording
     if recording.estimated:
-        return (ESTIMATED_NOTE, *growth_note(trace), *recording.notes)
+        return (*growth_note(trace), *recording.notes)
     unnamed = recording.device_total_bytes is None and request.gpu_total is None
     taken_for = [TAKEN_FOR_H200] if unnamed else []
     return (self_check(trace).sentence(), *growth_note(trace), *taken_for, *recording.notes)

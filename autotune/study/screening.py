@@ -12,6 +12,7 @@ from autotune import trace as traces
 from autotune.allocator.selfcheck import self_check
 from autotune.errors import AutotuneError
 from autotune.measurement import Obtained, Outcome
+from autotune.report.pace import pace_of
 from autotune.report.stored import Conditions, Role
 from autotune.settings import AllocatorSettings
 from autotune.study.book import shown
@@ -20,7 +21,15 @@ from autotune.study.finalists import NO_NOISE, Noise, finalists, front_of, in_or
 from autotune.study.guide import Guide
 from autotune.study.loop import Plan
 from autotune.study.predict import Prediction, Predictor
-from autotune.study.prepare import Say, Subject, digest, earlier_recording, recorded_seconds, trace_notes
+from autotune.study.prepare import (
+    Say,
+    Subject,
+    digest,
+    earlier_recording,
+    recorded_seconds,
+    recorded_steps,
+    trace_notes,
+)
 from autotune.study.request import ENGINE_OFF
 from autotune.study.screen import Heard, screen
 from autotune.study.screened import Screened, load, screened_trace_digest, store
@@ -98,7 +107,7 @@ def guided(
     if check.trusted is False:
         say(check.sentence())
     guide = Guide(predictor=predictor, screened=screened, trusted=check.trusted is not False)
-    members = _candidates(plan, guide, space, baseline, conditions.obtained, screened_under.recorded_seconds)
+    members = _candidates(plan, guide, space, baseline, conditions.obtained, screened_under)
     # What promises most comes before what forums recommend, so that a few trials are enough.
     return replace(plan, space=space, first=[*baseline, *members, *folklore], guide=guide)
 
@@ -140,6 +149,7 @@ def _conditions(subject: Subject, conditions: Conditions, predictor: Predictor) 
         trace=str((subject.request.folder / RECORDING).absolute()),
         trace_sha256=digest(predictor.trace),
         recorded_seconds=recorded_seconds(predictor.trace, subject.request.warmup),
+        recorded_steps=recorded_steps(predictor.trace, subject.request.warmup),
         notes=trace_notes(predictor.trace, subject.request),
     )
 
@@ -150,21 +160,21 @@ def _candidates(
     space: SearchSpace,
     baseline: Sequence[Candidate],
     obtained: Obtained,
-    recorded: float | None,
+    recorded: Conditions,
 ) -> list[Candidate]:
     """Members of the predicted front to try, the most promising first, as many as their share allows."""
     predictor = guide.predictor
     tried = {found.behaviour for found in predictor.predict_many([one.settings for one in baseline])}
     noise = NO_NOISE
     if obtained is Obtained.MEASURED:
-        noise = Noise(seconds=NOISE_SHARE * (recorded or 0.0))
+        noise = Noise(seconds=NOISE_SHARE * (recorded.recorded_seconds or 0.0))
     ordered = in_order(
         guide.screened.members,
         predictor.predict(AllocatorSettings()),
         tried=tried,
         limited=plan.space.limited,
         noise=noise,
-        recorded_seconds=recorded,
+        pace=pace_of(recorded),
     )
     most = min(max(round(SCREENED_SHARE * plan.trials), 1), plan.trials - len(baseline))
     return [candidate(space, Role.SCREENED, found.settings) for found in ordered[:most]]

@@ -64,6 +64,7 @@ def measurement_of(
         step_seconds=steps.seconds,
         step_peak_reserved_bytes=steps.reserved_bytes,
         step_alloc_retries=steps.retries,
+        may_adapt=False,
         whole_run_is_one_step=steps.whole_run,
         **peaks,
         **{name: counts.get(name) for name in (*COUNTERS, "num_ooms")},

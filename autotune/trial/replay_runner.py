@@ -92,6 +92,7 @@ class ReplayRunner:
             num_device_alloc=result.num_device_alloc,
             num_device_free=result.num_device_free,
             num_alloc_retries=result.num_alloc_retries,
+            may_adapt=result.may_adapt,
             num_ooms=int(outcome is Outcome.OUT_OF_MEMORY),
             steady_device_alloc=allocs,
             steady_device_free=frees,
@@ -113,7 +114,7 @@ class ReplayRunner:
         size = format_bytes(int(self.trace.size[result.failed_operation]))
         limit = f" within {format_bytes(self._memory_limit)}" if self._memory_limit else ""
         place = f"operation {result.failed_operation + 1:,} of {self.trace.num_operations:,}"
-        adapt = " It looks like a workspace, so the script itself may go on." if result.may_adapt else ""
+        adapt = " It is freed at once, as a workspace is." if result.may_adapt else ""
         return f"An allocation of {size} ({place}) found no memory{limit}.{adapt}"
 
     def close(self) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 NOTES = (
     "Recorded on the CPU: sizes are the tensors'. Memory that libraries take for themselves on a GPU (cuBLAS "
-    "and cuDNN workspaces, temporaries inside operators) is missing, and step time is not known.",
+    "and cuDNN workspaces, temporaries inside operators) is missing, so peaks are too low by an unknown "
+    "amount: check the answer on the GPU it is for.",
 )
 
 

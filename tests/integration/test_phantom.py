@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -145,6 +146,25 @@ def test_a_study_without_a_gpu_takes_the_phantom_and_says_estimated(
     assert report["obtained"] == "estimated"
     assert all(trial["obtained"] == "estimated" for trial in report["trials"])
     assert "step_seconds" not in report["trials"][0]["metrics"]
+    table = (SCRIPTS.parents[1] / "studies" / "phantom.md").read_text()
+    assert "Median error 0.1 %, worst −12.6 %" in table and "46 comparisons" in table
+    (how_wrong,) = [note for note in report["notes"] if "46 comparisons" in note]
+    assert "within 0.1 %" in how_wrong and "at worst 12.6 % too low" in how_wrong
+
+
+def test_a_script_and_its_recording_get_the_same_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script, answers = ["--script", str(SCRIPTS / "phantom_amp.py"), "--gpu", "24GiB"], []
+    assert main(["record", *script, "-o", "trace.npz"]) == 0
+    for subject in (script, ["--trace", "trace.npz"]):
+        capsys.readouterr()
+        assert main(["run", *subject, "--trials", "4", "--study", f"s{len(answers)}"]) == 0
+        words = " ".join(capsys.readouterr().out.split())
+        answers.append(words[words.index("Use trial") :])
+    assert answers[0] == answers[1]
+    assert re.search(r"driver time \S+ \S+ (\([^)]*\) )?in [0-9]+ steps?\.", answers[0])
 
 
 def test_two_recordings_of_one_script_are_compared(

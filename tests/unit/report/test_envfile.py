@@ -103,6 +103,16 @@ def test_exporting_the_defaults_sets_the_variable_empty_and_says_why() -> None:
     assert "defaults are best" in text
 
 
+@pytest.mark.parametrize("form", ["shell", "docker", "slurm", "json"])
+def test_what_can_quote_has_the_settings_as_they_are_reported(form: str) -> None:
+    assert SETTINGS[4] in export(SETTINGS[4], form)
+
+
+def test_an_env_file_says_why_its_list_is_written_out() -> None:
+    assert "`>` (and all larger sizes) is written out" in export(SETTINGS[4], "env")
+    assert "written out" not in export(SETTINGS[0], "env")
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_writing_lists_out_changes_nothing_for_any_release(seed: int) -> None:
     chance = random.Random(seed)

@@ -92,3 +92,7 @@ def test_every_sentence_ends_and_none_is_empty(limit: int | None) -> None:
     lines = sentences(gan(limit))
     assert len(lines) >= 3
     assert all(line.endswith(".") and "None" not in line for line in lines)
+
+
+def test_the_gap_says_that_it_counts_other_bytes_than_fragmentation() -> None:
+    assert "in bytes as requested (fragmentation counts them rounded up)" in sentences(gan())[0]

@@ -126,19 +126,23 @@ def test_simpler_settings_that_do_as_well_stand_for_the_best(
     assert picked(default(), longer, other(2, memory, seconds)) == expected
 
 
-def test_driver_calls_of_an_estimated_run_are_weighed_by_steps_of_ten_milliseconds() -> None:
-    def recommended(obtained: Obtained, seconds: float) -> int:
+def test_half_a_millisecond_of_driver_time_a_step_is_free_in_an_estimate() -> None:
+    def recommended(obtained: Obtained, seconds: float, **conditions: object) -> int:
         rows = [
             row(0, "", Role.DEFAULT, measured=measurement("", reserved=10, seconds=0.0, obtained=obtained)),
             row(1, "a:1", measured=measurement("a:1", reserved=7, seconds=seconds, obtained=obtained)),
         ]
-        found = summary(*rows, obtained=obtained, measured_steps=20).recommended
+        found = summary(*rows, obtained=obtained, **conditions).recommended
         assert found is not None
         return found.number
 
-    assert recommended(Obtained.ESTIMATED, 0.0039) == 1
-    assert recommended(Obtained.ESTIMATED, 0.0041) == 0
-    assert recommended(Obtained.REPLAYED, 0.0039) == 0
+    # A script's study knows both, that of a trace only the trace's steps.
+    for conditions in ({"recorded_steps": 20, "measured_steps": 20}, {"recorded_steps": 20}):
+        assert recommended(Obtained.ESTIMATED, 0.0099, **conditions) == 1
+        assert recommended(Obtained.ESTIMATED, 0.0101, **conditions) == 0
+        assert recommended(Obtained.REPLAYED, 0.0099, **conditions) == 0
+    assert recommended(Obtained.ESTIMATED, 0.0004) == 1
+    assert recommended(Obtained.ESTIMATED, 0.0006) == 0
 
 
 def test_driver_time_that_vanishes_in_the_recorded_run_is_free() -> None:

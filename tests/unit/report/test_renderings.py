@@ -16,6 +16,7 @@ from autotune.report.page import render_page
 from autotune.report.stored import Role, Row
 from autotune.report.summary import Summary, document
 from autotune.report.terminal import notable, print_report
+from autotune.report.wording import verdict
 from tests.fakes import H200, measurement, row, summary
 
 HOSTILE = '"><script>alert(1)</script>\x1b[31m\n# | [red]'
@@ -89,6 +90,70 @@ def test_what_was_not_measured_is_never_called_measured(obtained: Obtained) -> N
         assert str(obtained) in words
         assert "measured:" not in words
         assert "the third number is the time spent in driver calls" in words
+
+
+def test_a_gpu_named_by_its_size_has_that_said_once() -> None:
+    phantom = replace(H200, gpu="GPU of 80 GiB", device_total_bytes=80 << 30, driver=None)
+    found = summary(row(0, "", Role.DEFAULT), environment=phantom)
+    assert "\nGPU of 80 GiB, torch 2.14.1." in text(found)
+    assert "NVIDIA H200, 139.8 GiB, driver" in text(summary(row(0, "", Role.DEFAULT)))
+
+
+def replayed(**conditions: object) -> Summary:
+    return summary(
+        row(0, "", Role.DEFAULT, measured=measurement(reserved=10, seconds=0.000702)),
+        row(1, "a:1", Role.FOLKLORE, measured=measurement("a:1", reserved=6, seconds=0.00149)),
+        **conditions,
+    )
+
+
+@pytest.mark.parametrize(
+    ("conditions", "scale"),
+    [
+        ({"recorded_steps": 20, "recorded_seconds": 0.745}, " in 20 steps, 0.2 % of the recorded 745 ms"),
+        ({"recorded_steps": 1, "recorded_seconds": 0.745}, " in 1 step, 0.2 % of the recorded 745 ms"),
+        ({"recorded_seconds": 0.745}, " after warm-up, 0.2 % of the recorded 745 ms"),
+    ],
+)
+def test_driver_time_in_a_sentence_has_its_scale(conditions: dict[str, object], scale: str) -> None:
+    words = " ".join(text(replayed(**conditions)).split())
+    assert words.count(f"driver time 1.49 ms (+788 µs){scale}") == 2  # folklore and verdict
+
+
+def test_of_an_estimate_the_share_of_the_run_is_not_known() -> None:
+    found = summary(
+        row(0, "", Role.DEFAULT, measured=measurement(seconds=0.0, obtained=Obtained.ESTIMATED)),
+        row(1, "a:1", measured=measurement(reserved=6, seconds=0.00149, obtained=Obtained.ESTIMATED)),
+        obtained=Obtained.ESTIMATED,
+        recorded_steps=20,
+    )
+    assert verdict(found).endswith("driver time 1.49 ms (+1.49 ms) in 20 steps.")
+
+
+def out_of_memory(number: int, settings: str = "", role: Role = Role.DEFAULT, *, adapts: bool = True) -> Row:
+    found = measurement(settings, outcome=Outcome.OUT_OF_MEMORY, reason="No memory.")
+    return row(number, settings, role, measured=replace(found, may_adapt=adapts))
+
+
+def test_where_the_defaults_do_not_fit_the_cost_of_what_does_is_said() -> None:
+    found = summary(
+        out_of_memory(0),
+        row(1, "a:1", measured=measurement(reserved=6, seconds=0.381)),
+        recorded_seconds=0.941,
+    )
+    assert verdict(found) == (
+        "Use trial 1: peak reserved 6.00 GiB, driver time 381 ms after warm-up, 40.5 % of the recorded 941 ms"
+        "; the defaults end by replay: out of memory."
+    )
+
+
+def test_what_a_replay_cannot_know_of_workspaces_is_said_once() -> None:
+    rows = [out_of_memory(n, f"a:{n}" if n else "") for n in range(8)]
+    rows.append(out_of_memory(8, "a:8", adapts=False))
+    words = " ".join(text(summary(*rows)).split())
+    assert words.count("fall back to a smaller one") == 1
+    assert "did not fit in trial 0, 1, 2, 3, 4, 5 and 2 more is freed at once" in words
+    assert "fall back" not in text(summary(out_of_memory(0, adapts=False)))
 
 
 def test_equal_rows_of_the_front_are_shown_once() -> None:
