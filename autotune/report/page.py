@@ -20,6 +20,7 @@ from autotune.report.wording import (
     obtained_sentence,
     outcome,
     plain,
+    reason,
     subject,
     third_objective,
     verdict,
@@ -49,6 +50,7 @@ def render_page(summary: Summary, matters: Matters | None = None) -> str:
         f"<p>{len(summary.rows)} trials of {_escape(subject(summary))}. {_escape(machine(summary))}. "
         f"{_escape(obtained_sentence(summary))}</p>",
         f'<p class="verdict">{_escape(verdict(summary))}</p>',
+        f"<p>{_escape(reason(summary))}</p>",
         f"<pre>{_escape(assignment(summary))}</pre>",
         *_confirmed(summary),
         *(f'<p class="note">{_escape(warning)}</p>' for warning in warnings(summary)),
@@ -115,7 +117,7 @@ def _row(summary: Summary, row: Row) -> str:
         ("number", shown.memory if row.completed else ""),
         ("number", shown.memory_change),
         ("number", shown.fragmentation),
-        ("number", " ".join(filter(None, (shown.seconds, shown.tail)))),
+        ("number", " ".join(filter(None, (shown.seconds, shown.tail, shown.retries)))),
         ("number", shown.seconds_change),
         ("", plain(row.measurement.reason or "")),
     ]

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from autotune.errors import UsageError
 from autotune.measurement import Measurement, Obtained
 from autotune.metrics import Metric, metric_values, objectives
-from autotune.report.confirmed import confirmations, confirmed_pick
+from autotune.report.confirmed import confirmations, confirmed_choice
 from autotune.report.doubts import retried_steps, rises_at_the_end
 from autotune.report.noise import median_interval, percentile_95
 from autotune.report.objectives import point
 from autotune.report.pace import noise_of_runs, pace_of
 from autotune.report.pareto import front
-from autotune.report.pick import balanced_pick, memory_pick, speed_pick
+from autotune.report.pick import Choice, balanced_choice, memory_pick, speed_pick
+from autotune.report.reasons import why
 from autotune.report.stored import Conditions, Role, Row, read_conditions, read_rows, read_same_as, searched
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Summary:
     """The defaults' row: the first one that completed, else the last one; None before the first trial."""
     recommended: Row | None
     """The balanced pick, or what a confirmation shows to be better; None while nothing has completed."""
+    choice: Choice | None
+    """Of the recommended row: by which rule, and compared with what."""
     front: tuple[Row, ...]
     """Completed rows that no other row dominates, equal ones included."""
     same_as: Mapping[str, int] = field(default_factory=dict)
@@ -125,7 +128,8 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
     baseline = defaults[-1] if defaults else None
     limited = conditions.memory_limit_bytes is not None
     pace = pace_of(conditions, noise_of_runs(rows))
-    chosen = balanced_pick(tried, baseline, pace=pace, limited=limited)
+    choice = balanced_choice(tried, baseline, pace=pace, limited=limited)
+    choice = confirmed_choice(rows, choice, baseline, limited=limited)
     points = {row.number: found for row in tried if (found := point(row)) is not None}
     members = set(front(points))
     return Summary(
@@ -133,7 +137,8 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
         conditions=conditions,
         rows=tuple(rows),
         baseline=baseline,
-        recommended=confirmed_pick(rows, chosen, baseline, limited=limited),
+        recommended=choice.row if choice else None,
+        choice=choice,
         front=tuple(row for row in tried if row.number in members),
     )
 
@@ -150,6 +155,7 @@ def document(summary: Summary, matters: Matters | None = None) -> dict[str, Any]
         "notes": list(summary.conditions.notes),
         "baseline": summary.baseline.number if summary.baseline else None,
         "recommended": summary.recommended.number if summary.recommended else None,
+        "why": why(summary.choice) if summary.choice else None,
         "front": [row.number for row in summary.front],
         "trials": [
             {
@@ -159,6 +165,8 @@ def document(summary: Summary, matters: Matters | None = None) -> dict[str, Any]
                 "outcome": str(row.measurement.outcome),
                 "obtained": str(row.measurement.obtained),
                 "metrics": metric_values(row.measurement) if row.completed else {},
+                "num_alloc_retries": row.measurement.num_alloc_retries,
+                "steps_with_retries": _steps_with_retries(row.measurement),
                 "on_front": row.number in members,
                 "steps": _steps(row.measurement),
             }
@@ -167,6 +175,11 @@ def document(summary: Summary, matters: Matters | None = None) -> dict[str, Any]
         "confirmed": [found.to_json() for found in confirmations(summary.rows)],
         "matters": matters.to_json() if matters else None,
     }
+
+
+def _steps_with_retries(measurement: Measurement) -> int | None:
+    """How many measured steps contain allocation retries; None where steps were not measured."""
+    return retried_steps(measurement) if measurement.step_alloc_retries else None
 
 
 def _steps(measurement: Measurement) -> dict[str, Any] | None:

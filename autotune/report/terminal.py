@@ -19,6 +19,7 @@ from autotune.report.wording import (
     obtained_sentence,
     outcome,
     plain,
+    reason,
     subject,
     third_objective,
     verdict,
@@ -62,6 +63,8 @@ def print_report(summary: Summary, console: Console, matters: Matters | None = N
     for warning in warnings(summary):
         say(f"Note: {warning}", "yellow")
     say(verdict(summary), "bold green" if summary.recommended else "bold red")
+    if text := reason(summary):
+        say(text)
     if line := assignment(summary):
         # One line however long: it is there to be copied.
         console.print(f"  {line}", style="bold", markup=False, highlight=False, soft_wrap=True)
@@ -85,7 +88,9 @@ def _table(summary: Summary) -> Table:
             "\n".join([str(row.number), *labels]),
             _stacked(shown.memory.replace("out of ", "out of\n"), shown.memory_change),
             shown.fragmentation,
-            "\n".join(filter(None, (_stacked(shown.seconds, shown.seconds_change), shown.tail))),
+            "\n".join(
+                filter(None, (_stacked(shown.seconds, shown.seconds_change), shown.tail, shown.retries))
+            ),
         )
         first, *numbers = (Text(column, style=bold) for column in columns)
         table.add_row(first, SettingsCell(plain(shown.settings), style=bold), *numbers)

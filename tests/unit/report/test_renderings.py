@@ -156,6 +156,31 @@ def test_what_a_replay_cannot_know_of_workspaces_is_said_once() -> None:
     assert "fall back" not in text(summary(out_of_memory(0, adapts=False)))
 
 
+def test_allocation_retries_decide_under_a_limit_and_are_shown() -> None:
+    found = measurement(reserved=9, seconds=[0.1] * 4, obtained=Obtained.MEASURED)
+    retried = replace(found, num_alloc_retries=2, step_alloc_retries=(1, 1, 0, 0, 0), warmup_steps=1)
+    calm = replace(found, num_alloc_retries=0, step_alloc_retries=(0, 0, 0, 0, 0), warmup_steps=1)
+    study = summary(
+        row(0, "", Role.DEFAULT, measured=retried),
+        row(1, "a:1", Role.GIVEN, measured=calm),
+        obtained=Obtained.MEASURED,
+        memory_limit_bytes=10 << 30,
+    )
+    assert text(study).count("2 retries") == 1
+    assert "0 retries" not in text(study)
+    trials = document(study)["trials"]
+    assert [(one["num_alloc_retries"], one["steps_with_retries"]) for one in trials] == [(2, 1), (0, 0)]
+    assert "the fewest steps with allocation retries (0)" in " ".join(text(study).split())
+
+
+def test_every_rendering_says_why(study: Summary) -> None:
+    sentence = f"Why: {document(study)['why']}"
+    assert "as fast as the defaults (up to " in sentence
+    assert sentence in " ".join(text(study).split())
+    assert sentence in render_page(study)
+    assert sentence in render_note(study)
+
+
 def test_equal_rows_of_the_front_are_shown_once() -> None:
     same = [row(n, f"max_split_size_mb:{n}", measured=measurement(reserved=5)) for n in range(20, 30)]
     found = summary(row(0, "", Role.DEFAULT), *same)
@@ -256,6 +281,7 @@ def test_the_json_document_has_the_agreed_keys(study: Summary) -> None:
         "notes",
         "baseline",
         "recommended",
+        "why",
         "front",
         "trials",
         "confirmed",
@@ -268,6 +294,8 @@ def test_the_json_document_has_the_agreed_keys(study: Summary) -> None:
         "outcome",
         "obtained",
         "metrics",
+        "num_alloc_retries",
+        "steps_with_retries",
         "on_front",
         "steps",
     ]
