@@ -48,13 +48,13 @@ def _name(choice: Choice) -> str:
 
 def _fitting(choice: Choice) -> str:
     fastest = "this one" if choice.row is choice.yardstick else f"trial {choice.yardstick.number}"
-    text = f"of those as fast as the fastest that fits ({fastest}; {_equal(choice)}), this is "
+    those = f"those as fast as the fastest that fits ({fastest}; {_equal(choice)})"
     if choice.without_retries:
         retried = retried_steps(choice.row.measurement)
-        text += f"one with the fewest steps with allocation retries ({retried}), and "
+        those += f" and with the fewest steps with allocation retries ({retried})"
     if choice.rule is Rule.FITS_AS_IT_IS:
-        return f"{text}one than which none needs 1 % less memory"
-    return text + _among(choice)
+        return f"of {those} none needs 1 % less memory than this one"
+    return f"of {those} this is {_among(choice)}"
 
 
 def _among(choice: Choice) -> str:

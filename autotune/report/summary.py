@@ -9,22 +9,23 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
-from autotune.measurement import Measurement, Obtained
+from autotune.measurement import Measurement, Obtained, Outcome
 from autotune.metrics import Metric, metric_values, objectives
 from autotune.report.confirmed import confirmations, confirmed_choice
 from autotune.report.doubts import retried_steps, rises_at_the_end
+from autotune.report.matters import Matters
 from autotune.report.noise import median_interval, percentile_95
 from autotune.report.objectives import point
 from autotune.report.pace import noise_of_runs, pace_of
 from autotune.report.pareto import front
 from autotune.report.pick import Choice, balanced_choice, memory_pick, speed_pick
 from autotune.report.reasons import why
+from autotune.report.shortage import Shortage
 from autotune.report.stored import Conditions, Role, Row, read_conditions, read_rows, read_same_as, searched
+from autotune.units import format_bytes
 
 if TYPE_CHECKING:
     from optuna import Study
-
-    from autotune.report.matters import Matters
 
 PICKS = ("balanced", "memory", "speed")
 """Names that `pick` knows, beside `trial:N`."""
@@ -60,6 +61,18 @@ class Summary:
         return tuple(row for row in self.rows if not row.completed)
 
     @property
+    def nothing_fits(self) -> bool:
+        """Whether trials ran out of memory and none completed."""
+        outcomes = {row.measurement.outcome for row in self.rows}
+        return Outcome.OUT_OF_MEMORY in outcomes and Outcome.COMPLETED not in outcomes
+
+    @property
+    def memory(self) -> str:
+        """What there is to fit into, for people."""
+        limit = self.conditions.memory_limit_bytes
+        return "the GPU" if limit is None else f"the limit of {format_bytes(limit)}"
+
+    @property
     def startup_seconds(self) -> float | None:
         """Median time from launching a worker to the script's first line; None where nothing was launched."""
         found = [
@@ -86,6 +99,11 @@ class Summary:
                 "memory": memory_pick(searched(self.rows)),
                 "speed": speed_pick(searched(self.rows)),
             }[name]
+            if chosen is None and self.nothing_fits:
+                raise UsageError(
+                    f"Nothing that study '{self.study}' tried fits into {self.memory}, so there is nothing "
+                    "to export; its report says how much memory would do."
+                )
             if chosen is None:
                 raise UsageError(
                     f"Study '{self.study}' has no completed trial to pick; run it again to add some."
@@ -143,7 +161,7 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
     )
 
 
-def document(summary: Summary, matters: Matters | None = None) -> dict[str, Any]:
+def document(summary: Summary, matters: Matters | Shortage | None = None) -> dict[str, Any]:
     """What `report --json` and `run --json` print."""
     members = {row.number for row in summary.front}
     return {
@@ -173,7 +191,8 @@ def document(summary: Summary, matters: Matters | None = None) -> dict[str, Any]
             for row in summary.rows
         ],
         "confirmed": [found.to_json() for found in confirmations(summary.rows)],
-        "matters": matters.to_json() if matters else None,
+        "matters": matters.to_json() if isinstance(matters, Matters) else None,
+        "shortage": matters.to_json() if isinstance(matters, Shortage) else None,
     }
 
 

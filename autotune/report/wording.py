@@ -177,6 +177,8 @@ def card(environment: Environment) -> str:
 def verdict(summary: Summary) -> str:
     """One sentence: which trial to use, and what it gains and costs."""
     row, baseline = summary.recommended, summary.baseline
+    if row is None and summary.nothing_fits:
+        return f"Nothing that was tried fits into {summary.memory}, so there is nothing to recommend."
     if row is None:
         return "Nothing has completed, so there is nothing to recommend."
     if baseline is not None and row.number == baseline.number:

@@ -77,14 +77,12 @@ def test_under_a_limit_speed_decides_then_retries_then_memory() -> None:
     retried = other(2, 5, 0.5)
     retried = replace(retried, measurement=replace(retried.measurement, step_alloc_retries=(0, 1)))
     assert reason(DEFAULT, other(1, 7, 0.505, "a:1"), other(3, 8, 0.5), limit=1) == (
-        f"under a memory limit speed decides: of those as fast as the fastest that fits (trial 3; {TWO}), "
+        f"under a memory limit speed decides: of those as fast as the fastest that fits (trial 3; {TWO}) "
         "this is the one with the least memory among those."
     )
-    few = "this is one with the fewest steps with allocation retries (0), and "
+    few = ") and with the fewest steps with allocation retries (0) "
     assert few in reason(DEFAULT, other(1, 7, 0.505, "a:1"), retried, limit=1)
-    assert reason(DEFAULT, other(1, 9.95, 1), limit=1).endswith(
-        "this is one than which none needs 1 % less memory."
-    )
+    assert reason(DEFAULT, other(1, 9.95, 1), limit=1).endswith(" none needs 1 % less memory than this one.")
 
 
 def test_noise_that_is_larger_is_named_as_such() -> None:
