@@ -15,6 +15,7 @@ from autotune.report.wording import (
     machine,
     obtained_sentence,
     plain,
+    reason,
     subject,
     third_objective,
     verdict,
@@ -43,6 +44,8 @@ def render_note(summary: Summary) -> str:
     heading = f"| trial | settings | peak reserved | fragmentation | {third_objective(summary)} |"
     lines = [
         f"**{_markdown(verdict(summary))}**",
+        "",
+        _markdown(reason(summary)),
         "",
         f"    {assignment(summary)}",
         "",

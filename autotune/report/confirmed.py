@@ -13,7 +13,7 @@ from typing import Any
 from autotune.measurement import Measurement, Obtained
 from autotune.report.noise import Change, change, exact_change, percentile_95
 from autotune.report.pace import LONGER_TAIL_TOLERATED, SLOWER_TOLERATED, Pace
-from autotune.report.pick import ANY_PACE, balanced_pick
+from autotune.report.pick import ANY_PACE, Choice, Rule, balanced_choice
 from autotune.report.stored import Row, confirmation, searched
 from autotune.settings import simplicity
 from autotune.units import format_bytes, format_change
@@ -67,14 +67,14 @@ class Confirmed:
         return asdict(self)
 
 
-def confirmed_pick(
+def confirmed_choice(
     rows: Sequence[Row],
-    chosen: Row | None,
+    choice: Choice | None,
     baseline: Row | None,
     *,
     pace: Pace = ANY_PACE,
     limited: bool = False,
-) -> Row | None:
+) -> Choice | None:
     """The recommendation after a confirmation: of the finalists, the one that it shows to be best.
 
     A search picks what looked best in one run of a certain length, so part of its gain is luck, or holds for
@@ -92,37 +92,56 @@ def confirmed_pick(
 
     Args:
         rows: the study's rows.
-        chosen: the search's own pick.
+        choice: the search's own.
         baseline: the defaults' row.
         pace: what counts as equally fast in the search.
         limited: whether there is a memory limit.
     """
     found = {one.settings: one for one in confirmations(rows) if one.decides}
     runs = confirming_runs(rows)
-    if chosen is None or not _decide(runs.get(chosen.settings, ())):
-        return chosen
+    if choice is None or not _decide(runs.get(choice.row.settings, ())):
+        return choice
+    chosen = choice.row
     if all(one.obtained is not Obtained.MEASURED for one in runs[chosen.settings]):
-        return _pick_again(rows, chosen, pace, limited=limited)
+        return _choose_again(rows, choice, pace, limited=limited)
     if limited:
         finalists = [row for row in searched(rows) if row.completed and row.settings in {"", *found}]
-        return _fastest_that_fits(finalists, runs) or chosen
+        near = _fastest_that_fit(finalists, runs)
+        return _decided(choice, near, Rule.CONFIRMED_FITS) if near else choice
     if chosen.settings not in found:
-        return chosen
+        return choice
     finalists = [row for row in searched(rows) if row.completed and row.settings in found]
     good = [row for row in finalists if _holds(found[row.settings])]
     if not good:
         if _worth_its_price(found[chosen.settings]):
-            return chosen
-        return baseline if baseline is not None and baseline.completed else chosen
+            return _decided(choice, [chosen], Rule.CONFIRMED_PRICE)
+        if baseline is not None and baseline.completed:
+            return _decided(choice, [baseline], _refuted(found[chosen.settings]))
+        return choice
     least = min(_memory(found[row.settings]) for row in good)
-    near = [row for row in good if _memory(found[row.settings]) <= least + MARGIN]
+    near = [row for row in _by_memory(good, found) if _memory(found[row.settings]) <= least + MARGIN]
     if chosen in good and found[chosen.settings].memory is None:
-        return chosen
-    return min(near, key=lambda row: simplicity(row.settings))
+        return _decided(choice, [chosen], Rule.CONFIRMED_TO_RUN)
+    decided = _decided(choice, near, Rule.CONFIRMED)
+    unlike = found[decided.row.settings].memory is None  # the defaults did not run, so nothing was saved
+    return replace(decided, rule=Rule.CONFIRMED_TO_RUN) if unlike else decided
 
 
-def _pick_again(rows: Sequence[Row], chosen: Row, pace: Pace, *, limited: bool) -> Row:
-    """What the search would pick from the finalists' longer replays; the choice where none completes."""
+def _decided(choice: Choice, near: Sequence[Row], rule: Rule) -> Choice:
+    """The simplest of those that are as good as the first of them."""
+    row = min(near, key=lambda row: simplicity(row.settings))
+    return replace(choice, row=row, rule=rule, simpler=row is not near[0], searched=choice.row)
+
+
+def _refuted(one: Confirmed) -> Rule:
+    """Why the search's choice is not worth its price."""
+    if one.failures:
+        return Rule.REFUTED_FAILED
+    return Rule.REFUTED_MEMORY if one.memory is None or one.memory.high >= 1 else Rule.REFUTED_PRICE
+
+
+def _choose_again(rows: Sequence[Row], choice: Choice, pace: Pace, *, limited: bool) -> Choice:
+    """What the search would choose from the finalists' longer replays; its choice where none completes."""
     finalists = confirmation(rows)
     defaults = next((row for row in finalists if not row.settings), None)
     seconds, steps = pace.recorded_seconds, pace.recorded_steps
@@ -131,9 +150,12 @@ def _pick_again(rows: Sequence[Row], chosen: Row, pace: Pace, *, limited: bool) 
         recorded_seconds=seconds and MORE_STEPS * seconds,
         recorded_steps=steps and MORE_STEPS * steps,
     )
-    picked = balanced_pick(finalists, defaults, pace=longer, limited=limited)
-    settings = picked.settings if picked is not None else chosen.settings
-    return next((row for row in searched(rows) if row.settings == settings and row.completed), chosen)
+    again = balanced_choice(finalists, defaults, pace=longer, limited=limited)
+    if again is None or again.row.settings == choice.row.settings:
+        return choice
+    same = (row for row in searched(rows) if row.settings == again.row.settings and row.completed)
+    row = next(same, None)
+    return replace(choice, row=row, rule=Rule.CHECKED, searched=choice.row) if row else choice
 
 
 def _decide(runs: Sequence[Measurement]) -> bool:
@@ -162,8 +184,8 @@ def _worth_its_price(one: Confirmed) -> bool:
     return one.memory.ratio * (one.seconds.ratio if one.seconds else 1.0) < 1
 
 
-def _fastest_that_fits(finalists: Sequence[Row], runs: Mapping[str, Sequence[Measurement]]) -> Row | None:
-    """Of the finalists that no other is faster than, the least memory in the simplest settings."""
+def _fastest_that_fit(finalists: Sequence[Row], runs: Mapping[str, Sequence[Measurement]]) -> list[Row]:
+    """Of the finalists that no other is faster than, those within 1 % of the least memory, which is first."""
     sound = [row for row in finalists if all(one.completed for one in runs[row.settings])]
     fast = [
         row
@@ -176,7 +198,11 @@ def _fastest_that_fits(finalists: Sequence[Row], runs: Mapping[str, Sequence[Mea
     }
     least = min(memory.values(), default=0)
     near = [row for row in fast if memory[row.settings] <= least * (1 + MARGIN)]
-    return min(near, key=lambda row: simplicity(row.settings), default=None)
+    return sorted(near, key=lambda row: memory[row.settings])
+
+
+def _by_memory(rows: Sequence[Row], found: Mapping[str, Confirmed]) -> list[Row]:
+    return sorted(rows, key=lambda row: _memory(found[row.settings]))
 
 
 def _memory(one: Confirmed) -> float:

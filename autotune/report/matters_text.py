@@ -6,10 +6,47 @@ from collections.abc import Iterator
 
 from autotune.allocator import Explanation
 from autotune.report.matters import LeftOut, Matters, OptionEffect
+from autotune.report.shortage import Shortage
 from autotune.units import MIB, format_bytes, format_change, format_percent
 
 WORTH_SAYING = 0.01
 """Bytes below this share of what is reserved are not worth a sentence."""
+
+
+def shortage_sentences(found: Shortage) -> list[str]:
+    """Where nothing fits: what is needed at least, with which settings, and what else helps."""
+    live, limit = format_bytes(found.live_bytes), found.memory_limit_bytes
+    said = [f"Live tensors alone take {live} at their peak, and no setting goes below that."]
+    if limit is not None and limit < found.live_bytes:
+        said = [f"Live tensors alone take {live} at their peak, more than the limit: no setting can help."]
+    if found.fits:
+        said.append(_least_fit(found))
+    if found.cut_short:
+        said.append("The recorded run itself ran out of memory, so the whole of it needs more than this.")
+    said.append(
+        "What needs less memory is another script: smaller batches, activation checkpointing, fewer copies."
+    )
+    return said
+
+
+def _least_fit(found: Shortage) -> str:
+    best = found.fits[0]
+    size = best.smallest_fit_bytes
+    among = f"of the {len(found.fits)} settings looked at" if len(found.fits) > 1 else "of what was looked at"
+    others = [one for one in found.fits[1:] if one.settings in ("", "expandable_segments:True")]
+    beside = "".join(
+        f", {format_bytes(one.smallest_fit_bytes)} with {one.settings or 'the defaults'}" for one in others
+    )
+    begin = (
+        f"By replay it completes in {format_bytes(size)} with {best.settings or 'the defaults'}, the least "
+        f"{among}{beside}"
+    )
+    if found.memory_limit_bytes is None:
+        return f"{begin}: that much has to be free on the GPU."
+    return (
+        f"{begin}: give --memory-limit {-(-size // MIB)}MiB or more; a search with that limit may find "
+        "settings that need less."
+    )
 
 
 def sentences(matters: Matters) -> list[str]:

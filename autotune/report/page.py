@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from autotune.report import matters_text
 from autotune.report.breaks import pieces
 from autotune.report.confirmed import confirmations, sentence
 from autotune.report.figures import pair_figures, space_figure
 from autotune.report.folklore import folklore
+from autotune.report.matters import Matters
+from autotune.report.shortage import Shortage
 from autotune.report.stored import Row
 from autotune.report.summary import Summary
 from autotune.report.wording import (
@@ -20,14 +21,12 @@ from autotune.report.wording import (
     obtained_sentence,
     outcome,
     plain,
+    reason,
     subject,
     third_objective,
     verdict,
     warnings,
 )
-
-if TYPE_CHECKING:
-    from autotune.report.matters import Matters
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }
@@ -41,7 +40,7 @@ tr.recommended { background: #fdeeea; } tr.front { background: #eef4fd; }
 """
 
 
-def render_page(summary: Summary, matters: Matters | None = None) -> str:
+def render_page(summary: Summary, matters: Matters | Shortage | None = None) -> str:
     """The whole page."""
     title = f"autotune: {plain(summary.study)}"
     body = [
@@ -49,6 +48,8 @@ def render_page(summary: Summary, matters: Matters | None = None) -> str:
         f"<p>{len(summary.rows)} trials of {_escape(subject(summary))}. {_escape(machine(summary))}. "
         f"{_escape(obtained_sentence(summary))}</p>",
         f'<p class="verdict">{_escape(verdict(summary))}</p>',
+        f"<p>{_escape(reason(summary))}</p>",
+        *_shortage(matters),
         f"<pre>{_escape(assignment(summary))}</pre>",
         *_confirmed(summary),
         *(f'<p class="note">{_escape(warning)}</p>' for warning in warnings(summary)),
@@ -81,8 +82,13 @@ def _confirmed(summary: Summary) -> Iterable[str]:
         yield f"<p>{found.title}: <code>{settings}</code>. {_escape(sentence(found))}</p>"
 
 
-def _matters(matters: Matters | None) -> Iterable[str]:
-    if matters is not None:
+def _shortage(matters: Matters | Shortage | None) -> Iterable[str]:
+    if isinstance(matters, Shortage):
+        yield f"<p>{_escape(' '.join(matters_text.shortage_sentences(matters)))}</p>"
+
+
+def _matters(matters: Matters | Shortage | None) -> Iterable[str]:
+    if isinstance(matters, Matters):
         lines = "".join(f"<li>{_escape(line)}</li>" for line in matters_text.sentences(matters))
         yield f"<h2>What matters here, by replay</h2><ul>{lines}</ul>"
 
@@ -116,7 +122,7 @@ def _row(summary: Summary, row: Row) -> str:
         ("number", shown.memory if row.completed else ""),
         ("number", shown.memory_change),
         ("number", shown.fragmentation),
-        ("number", " ".join(filter(None, (shown.seconds, shown.tail)))),
+        ("number", " ".join(filter(None, (shown.seconds, shown.tail, shown.retries)))),
         ("number", shown.seconds_change),
         ("", plain(row.measurement.reason or "")),
     ]

@@ -9,21 +9,23 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import UsageError
-from autotune.measurement import Measurement, Obtained
+from autotune.measurement import Measurement, Obtained, Outcome
 from autotune.metrics import Metric, metric_values, objectives
-from autotune.report.confirmed import confirmations, confirmed_pick
+from autotune.report.confirmed import confirmations, confirmed_choice
 from autotune.report.doubts import retried_steps, rises_at_the_end
+from autotune.report.matters import Matters
 from autotune.report.noise import median_interval, percentile_95
 from autotune.report.objectives import point
 from autotune.report.pace import noise_of_runs, pace_of
 from autotune.report.pareto import front
-from autotune.report.pick import balanced_pick, memory_pick, speed_pick
+from autotune.report.pick import Choice, balanced_choice, memory_pick, speed_pick
+from autotune.report.reasons import why
+from autotune.report.shortage import Shortage
 from autotune.report.stored import Conditions, Role, Row, read_conditions, read_rows, read_same_as, searched
+from autotune.units import format_bytes
 
 if TYPE_CHECKING:
     from optuna import Study
-
-    from autotune.report.matters import Matters
 
 PICKS = ("balanced", "memory", "speed")
 """Names that `pick` knows, beside `trial:N`."""
@@ -41,6 +43,8 @@ class Summary:
     """The defaults' row: the first one that completed, else the last one; None before the first trial."""
     recommended: Row | None
     """The balanced pick, or what a confirmation shows to be better; None while nothing has completed."""
+    choice: Choice | None
+    """Of the recommended row: by which rule, and compared with what."""
     front: tuple[Row, ...]
     """Completed rows that no other row dominates, equal ones included."""
     same_as: Mapping[str, int] = field(default_factory=dict)
@@ -55,6 +59,18 @@ class Summary:
     def failed(self) -> tuple[Row, ...]:
         """Rows that did not complete, out of memory included."""
         return tuple(row for row in self.rows if not row.completed)
+
+    @property
+    def nothing_fits(self) -> bool:
+        """Whether trials ran out of memory and none completed."""
+        outcomes = {row.measurement.outcome for row in self.rows}
+        return Outcome.OUT_OF_MEMORY in outcomes and Outcome.COMPLETED not in outcomes
+
+    @property
+    def memory(self) -> str:
+        """What there is to fit into, for people."""
+        limit = self.conditions.memory_limit_bytes
+        return "the GPU" if limit is None else f"the limit of {format_bytes(limit)}"
 
     @property
     def startup_seconds(self) -> float | None:
@@ -83,6 +99,11 @@ class Summary:
                 "memory": memory_pick(searched(self.rows)),
                 "speed": speed_pick(searched(self.rows)),
             }[name]
+            if chosen is None and self.nothing_fits:
+                raise UsageError(
+                    f"Nothing that study '{self.study}' tried fits into {self.memory}, so there is nothing "
+                    "to export; its report says how much memory would do."
+                )
             if chosen is None:
                 raise UsageError(
                     f"Study '{self.study}' has no completed trial to pick; run it again to add some."
@@ -125,7 +146,8 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
     baseline = defaults[-1] if defaults else None
     limited = conditions.memory_limit_bytes is not None
     pace = pace_of(conditions, noise_of_runs(rows))
-    chosen = balanced_pick(tried, baseline, pace=pace, limited=limited)
+    choice = balanced_choice(tried, baseline, pace=pace, limited=limited)
+    choice = confirmed_choice(rows, choice, baseline, pace=pace, limited=limited)
     points = {row.number: found for row in tried if (found := point(row)) is not None}
     members = set(front(points))
     return Summary(
@@ -133,12 +155,13 @@ def summarise_rows(name: str, conditions: Conditions, rows: Sequence[Row]) -> Su
         conditions=conditions,
         rows=tuple(rows),
         baseline=baseline,
-        recommended=confirmed_pick(rows, chosen, baseline, pace=pace, limited=limited),
+        recommended=choice.row if choice else None,
+        choice=choice,
         front=tuple(row for row in tried if row.number in members),
     )
 
 
-def document(summary: Summary, matters: Matters | None = None) -> dict[str, Any]:
+def document(summary: Summary, matters: Matters | Shortage | None = None) -> dict[str, Any]:
     """What `report --json` and `run --json` print."""
     members = {row.number for row in summary.front}
     return {
@@ -150,6 +173,7 @@ def document(summary: Summary, matters: Matters | None = None) -> dict[str, Any]
         "notes": list(summary.conditions.notes),
         "baseline": summary.baseline.number if summary.baseline else None,
         "recommended": summary.recommended.number if summary.recommended else None,
+        "why": why(summary.choice) if summary.choice else None,
         "front": [row.number for row in summary.front],
         "trials": [
             {
@@ -159,14 +183,22 @@ def document(summary: Summary, matters: Matters | None = None) -> dict[str, Any]
                 "outcome": str(row.measurement.outcome),
                 "obtained": str(row.measurement.obtained),
                 "metrics": metric_values(row.measurement) if row.completed else {},
+                "num_alloc_retries": row.measurement.num_alloc_retries,
+                "steps_with_retries": _steps_with_retries(row.measurement),
                 "on_front": row.number in members,
                 "steps": _steps(row.measurement),
             }
             for row in summary.rows
         ],
         "confirmed": [found.to_json() for found in confirmations(summary.rows)],
-        "matters": matters.to_json() if matters else None,
+        "matters": matters.to_json() if isinstance(matters, Matters) else None,
+        "shortage": matters.to_json() if isinstance(matters, Shortage) else None,
     }
+
+
+def _steps_with_retries(measurement: Measurement) -> int | None:
+    """How many measured steps contain allocation retries; None where steps were not measured."""
+    return retried_steps(measurement) if measurement.step_alloc_retries else None
 
 
 def _steps(measurement: Measurement) -> dict[str, Any] | None:

@@ -10,7 +10,9 @@ from autotune.report import matters_text
 from autotune.report.breaks import SettingsCell, breakable
 from autotune.report.confirmed import confirmations, sentence
 from autotune.report.folklore import folklore
+from autotune.report.matters import Matters
 from autotune.report.objectives import point
+from autotune.report.shortage import Shortage
 from autotune.report.stored import Role, Row
 from autotune.report.summary import Summary
 from autotune.report.wording import (
@@ -20,6 +22,7 @@ from autotune.report.wording import (
     obtained_sentence,
     outcome,
     plain,
+    reason,
     subject,
     third_objective,
     verdict,
@@ -31,13 +34,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from autotune.report.matters import Matters
-
 SHOWN_FAILURES = 8
 SHOWN_FRONT = 12
 
 
-def print_report(summary: Summary, console: Console, matters: Matters | None = None) -> None:
+def print_report(summary: Summary, console: Console, matters: Matters | Shortage | None = None) -> None:
     """Print what was tuned, the table, what failed, what matters, and what to use."""
 
     def say(text: str, style: str = "") -> None:
@@ -56,13 +57,18 @@ def print_report(summary: Summary, console: Console, matters: Matters | None = N
         say(f"Starting a worker took {format_seconds(summary.startup_seconds)} a trial (median).")
     for found in confirmations(summary.rows):
         say(f"{found.title}: {plain(found.settings)}. {sentence(found)}", "bold")
-    if matters is not None:
+    if isinstance(matters, Matters):
         say("What matters here, by replay:")
         for line in matters_text.sentences(matters):
             say(f"  {line}")
     for warning in warnings(summary):
         say(f"Note: {warning}", "yellow")
     say(verdict(summary), "bold green" if summary.recommended else "bold red")
+    if isinstance(matters, Shortage):
+        for line in matters_text.shortage_sentences(matters):
+            say(line)
+    if text := reason(summary):
+        say(text)
     if line := assignment(summary):
         # One line however long: it is there to be copied.
         console.print(f"  {line}", style="bold", markup=False, highlight=False, soft_wrap=True)
@@ -86,7 +92,9 @@ def _table(summary: Summary) -> Table:
             "\n".join([str(row.number), *labels]),
             _stacked(shown.memory.replace("out of ", "out of\n"), shown.memory_change),
             shown.fragmentation,
-            "\n".join(filter(None, (_stacked(shown.seconds, shown.seconds_change), shown.tail))),
+            "\n".join(
+                filter(None, (_stacked(shown.seconds, shown.seconds_change), shown.tail, shown.retries))
+            ),
         )
         first, *numbers = (Text(column, style=bold) for column in columns)
         table.add_row(first, SettingsCell(plain(shown.settings), style=bold), *numbers)

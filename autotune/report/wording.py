@@ -14,6 +14,7 @@ from autotune.report.confirmed import MORE_STEPS, confirmations, growth
 from autotune.report.doubts import SHOWN_TRIALS, doubts
 from autotune.report.noise import percentile_95
 from autotune.report.objectives import point
+from autotune.report.reasons import why
 from autotune.report.stored import Conditions, Row
 from autotune.report.summary import Summary
 from autotune.settings import ENVIRONMENT_VARIABLE
@@ -47,6 +48,8 @@ class Cells:
     seconds_change: str
     tail: str = ""
     """The step time that 95 % of the steps do not exceed; empty where there are too few."""
+    retries: str = ""
+    """`2 retries` of allocations in the whole run; empty without any."""
 
 
 def cells(summary: Summary, row: Row) -> Cells:
@@ -70,12 +73,18 @@ def cells(summary: Summary, row: Row) -> Cells:
         seconds=seconds_with_spread(row.measurement, found[2]),
         seconds_change=_seconds_change(row, found[2], reference[2]) if compare and reference else "",
         tail=_tail(row.measurement),
+        retries=_retries(row.measurement),
     )
 
 
 def _tail(measurement: Measurement) -> str:
     found = percentile_95(measurement.step_seconds)
     return f"p95 {format_seconds(found)}" if found else ""
+
+
+def _retries(measurement: Measurement) -> str:
+    count = measurement.num_alloc_retries or 0
+    return f"{count:,} {'retry' if count == 1 else 'retries'}" if count else ""
 
 
 def _seconds_change(row: Row, seconds: float, reference: float) -> str:
@@ -172,6 +181,8 @@ def card(environment: Environment) -> str:
 def verdict(summary: Summary) -> str:
     """One sentence: which trial to use, and what it gains and costs."""
     row, baseline = summary.recommended, summary.baseline
+    if row is None and summary.nothing_fits:
+        return f"Nothing that was tried fits into {summary.memory}, so there is nothing to recommend."
     if row is None:
         return "Nothing has completed, so there is nothing to recommend."
     if baseline is not None and row.number == baseline.number:
@@ -190,6 +201,11 @@ def verdict(summary: Summary) -> str:
         f"Use trial {row.number}: compared with the defaults {shown.memory} ({shown.memory_change}), "
         f"{time_phrase(summary, row)}."
     )
+
+
+def reason(summary: Summary) -> str:
+    """Why it is that trial; empty where none is recommended."""
+    return f"Why: {why(summary.choice)}" if summary.choice is not None else ""
 
 
 def _where_the_defaults_end(baseline: Row | None) -> str:

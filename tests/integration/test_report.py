@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import pytest
 
 from autotune.cli import main
 
+GAN = str(Path(__file__).parents[1] / "data" / "gan.npz")
 GNN = str(Path(__file__).parents[1] / "data" / "gnn.npz")
 Autotune = Callable[..., tuple[int, str, str]]
 
@@ -156,3 +158,14 @@ def test_the_doctor_fits_80_columns_and_loses_nothing(
     assert all(
         " ".join(one.split()) in said for one in json.loads(autotune("doctor", "--json")[1])["problems"]
     )
+
+
+def test_where_nothing_fits_the_limit_that_the_report_names_is_enough(autotune: Autotune) -> None:
+    arguments = ("run", "--trace", GAN, "--trials", "3", "--engine", "off")
+    status, out, _ = autotune(*arguments, "--study", "tight", "--memory-limit", "1067MiB")
+    assert status == 1
+    named = re.search(r"--memory-limit\s+(\d+MiB)\s+or\s+more", out)
+    assert named is not None
+    status, out, _ = autotune(*arguments, "--study", "wider", "--memory-limit", named[1])
+    assert status == 0
+    assert "Use trial" in out

@@ -212,8 +212,11 @@ def test_a_limit_in_which_nothing_fits_is_work_that_failed(autotune: Autotune) -
     status, out, err = autotune("run", "--trace", GNN, "--trials", "3", "--memory-limit", "1GiB")
     assert status == 1
     assert "none fits; live tensors alone take 8.35 GiB at their peak" in err
-    assert "nothing to recommend" in out
-    assert autotune("export")[0] == 2
+    said = " ".join(out.split())
+    assert "nothing to recommend. Live tensors alone take 8.35 GiB at their peak, more than the limit" in said
+    status, _, err = autotune("export")
+    assert (status, "run it again" in err) == (2, False)
+    assert "fits into the limit of 1.00 GiB" in err
 
 
 def test_options_left_out_and_small_spaces(autotune: Autotune) -> None:

@@ -12,7 +12,9 @@ from rich.console import Console
 from autotune.measurement import Obtained, Outcome
 from autotune.report.board import render_note
 from autotune.report.figures import pair_figures, space_figure
+from autotune.report.matters_text import shortage_sentences
 from autotune.report.page import render_page
+from autotune.report.shortage import Fit, Shortage
 from autotune.report.stored import Role, Row
 from autotune.report.summary import Summary, document
 from autotune.report.terminal import notable, print_report
@@ -156,6 +158,65 @@ def test_what_a_replay_cannot_know_of_workspaces_is_said_once() -> None:
     assert "fall back" not in text(summary(out_of_memory(0, adapts=False)))
 
 
+def test_allocation_retries_decide_under_a_limit_and_are_shown() -> None:
+    found = measurement(reserved=9, seconds=[0.1] * 4, obtained=Obtained.MEASURED)
+    retried = replace(found, num_alloc_retries=2, step_alloc_retries=(1, 1, 0, 0, 0), warmup_steps=1)
+    calm = replace(found, num_alloc_retries=0, step_alloc_retries=(0, 0, 0, 0, 0), warmup_steps=1)
+    study = summary(
+        row(0, "", Role.DEFAULT, measured=retried),
+        row(1, "a:1", Role.GIVEN, measured=calm),
+        obtained=Obtained.MEASURED,
+        memory_limit_bytes=10 << 30,
+    )
+    assert text(study).count("2 retries") == 1
+    assert "0 retries" not in text(study)
+    trials = document(study)["trials"]
+    assert [(one["num_alloc_retries"], one["steps_with_retries"]) for one in trials] == [(2, 1), (0, 0)]
+    assert "the fewest steps with allocation retries (0)" in " ".join(text(study).split())
+
+
+def test_every_rendering_says_why(study: Summary) -> None:
+    sentence = f"Why: {document(study)['why']}"
+    assert "as fast as the defaults (up to " in sentence
+    assert sentence in " ".join(text(study).split())
+    assert sentence in render_page(study)
+    assert sentence in render_note(study)
+
+
+def test_where_nothing_fits_the_way_out_is_said_last_and_on_the_page() -> None:
+    found = summary(out_of_memory(0), memory_limit_bytes=2 << 30)
+    missing = Shortage(
+        live_bytes=1 << 30,
+        memory_limit_bytes=2 << 30,
+        fits=(Fit(settings="a:1", smallest_fit_bytes=3 << 30), Fit(settings="", smallest_fit_bytes=4 << 30)),
+        cut_short=False,
+    )
+    target = io.StringIO()
+    print_report(found, Console(file=target, width=80), missing)
+    words = " ".join(target.getvalue().split())
+    assert "Nothing that was tried fits into the limit of 2.00 GiB" in words
+    way_out = (
+        "By replay it completes in 3.00 GiB with a:1, the least of the 2 settings looked at, 4.00 GiB with "
+        "the defaults: give --memory-limit 3072MiB or more"
+    )
+    assert way_out in words
+    assert words.endswith("smaller batches, activation checkpointing, fewer copies.")
+    assert way_out in render_page(found, missing)
+    assert document(found, missing)["shortage"]["fits"][0]["smallest_fit_bytes"] == 3 << 30
+
+
+def test_a_way_out_fits_what_is_known() -> None:
+    none = Shortage(live_bytes=3 << 30, memory_limit_bytes=2 << 30, fits=(), cut_short=True)
+    words = " ".join(shortage_sentences(none))
+    assert "more than the limit: no setting can help" in words
+    assert "The recorded run itself ran out of memory" in words
+    whole = replace(none, memory_limit_bytes=None, fits=(Fit(settings="", smallest_fit_bytes=4 << 30),))
+    assert (
+        "4.00 GiB with the defaults, the least of what was looked at: that much has to be free"
+        in " ".join(shortage_sentences(whole))
+    )
+
+
 def test_equal_rows_of_the_front_are_shown_once() -> None:
     same = [row(n, f"max_split_size_mb:{n}", measured=measurement(reserved=5)) for n in range(20, 30)]
     found = summary(row(0, "", Role.DEFAULT), *same)
@@ -256,10 +317,12 @@ def test_the_json_document_has_the_agreed_keys(study: Summary) -> None:
         "notes",
         "baseline",
         "recommended",
+        "why",
         "front",
         "trials",
         "confirmed",
         "matters",
+        "shortage",
     ]
     assert list(found["trials"][0]) == [
         "number",
@@ -268,6 +331,8 @@ def test_the_json_document_has_the_agreed_keys(study: Summary) -> None:
         "outcome",
         "obtained",
         "metrics",
+        "num_alloc_retries",
+        "steps_with_retries",
         "on_front",
         "steps",
     ]

@@ -11,7 +11,9 @@ import optuna
 import pytest
 
 from autotune.measurement import Measurement, Obtained, Outcome
-from autotune.report.confirmed import MORE_STEPS, confirmations, confirmed_pick, growth, sentence
+from autotune.report.confirmed import MORE_STEPS, confirmations, confirmed_choice, growth, sentence
+from autotune.report.pick import Choice, Rule
+from autotune.report.reasons import why
 from autotune.report.stored import Conditions, Role, read_rows, searched
 from autotune.report.summary import document, summarise
 from autotune.settings import AllocatorSettings
@@ -153,8 +155,14 @@ def recommended_after(study: optuna.Study, confirmed: dict[str, Measurement], ro
     return found.settings
 
 
+def reason(study: optuna.Study) -> str:
+    choice = summarise(study).choice
+    return why(choice) if choice is not None else ""
+
+
 def test_what_is_confirmed_stays_recommended(study: optuna.Study) -> None:
     assert recommended_after(study, {TUNED: timed(5.5, 1.0)}) == TUNED
+    assert reason(study).startswith("of the finalists that save memory beyond noise")
 
 
 @pytest.mark.parametrize("tuned", [timed(7, 1.0), timed(10, 1.0), timed(5, 1.0, Outcome.OUT_OF_MEMORY)])
@@ -164,6 +172,7 @@ def test_a_finalist_that_turns_out_better_takes_its_place(study: optuna.Study, t
 
 def test_of_finalists_that_gain_alike_the_simplest_is_recommended(study: optuna.Study) -> None:
     assert recommended_after(study, {TUNED: timed(5.95, 1.0)}) == EXPANDABLE
+    assert reason(study).endswith("the simplest settings within 1 % of the least memory.")
 
 
 def test_where_the_defaults_do_not_run_the_search_s_choice_stays(study: optuna.Study) -> None:
@@ -174,10 +183,12 @@ def test_where_the_defaults_do_not_run_the_search_s_choice_stays(study: optuna.S
 def test_where_the_defaults_do_not_run_either_a_choice_that_fails_is_replaced(study: optuna.Study) -> None:
     broken = timed(10, 1.0, Outcome.OUT_OF_MEMORY)
     assert recommended_after(study, {"": broken, TUNED: broken}) == EXPANDABLE
+    assert reason(study).endswith("this one ran every time in the confirmation, and the defaults did not.")
 
 
 def test_if_nothing_holds_the_defaults_are_recommended(study: optuna.Study) -> None:
     assert recommended_after(study, {TUNED: timed(10, 1.0), EXPANDABLE: timed(10, 1.0)}) == ""
+    assert reason(study).endswith(", which saves no memory beyond noise in the confirmation.")
     study_again = summarise(study)
     assert study_again.baseline is study_again.recommended
 
@@ -188,10 +199,12 @@ def test_a_choice_that_turns_out_slower_gives_way_to_one_that_costs_nothing(stud
 
 def test_a_choice_with_a_price_stays_where_it_saves_more_than_it_costs(study: optuna.Study) -> None:
     assert recommended_after(study, {TUNED: timed(5, 1.3), EXPANDABLE: timed(10, 1.0)}) == TUNED
+    assert "this one saves more than it costs in time" in reason(study)
 
 
 def test_a_choice_that_costs_more_than_it_saves_is_overthrown(study: optuna.Study) -> None:
     assert recommended_after(study, {TUNED: timed(8, 1.3), EXPANDABLE: timed(10, 1.0)}) == ""
+    assert "which costs more in time than it saves in the confirmation" in reason(study)
 
 
 def with_slow_steps(reserved: float, tail: float) -> Measurement:
@@ -206,6 +219,10 @@ def test_slow_steps_overthrow_a_choice_and_are_said(study: optuna.Study) -> None
         EXPANDABLE: with_slow_steps(6, 1.0),
     }
     assert recommended_after(study, confirmed) == EXPANDABLE
+    assert reason(study) == (
+        "the search chose trial 2, and the confirmation overrules it: of the finalists that save memory "
+        "beyond noise in the confirmation and are not slower, the least memory."
+    )
     said = [sentence(found) for found in confirmations(read_rows(study))]
     assert ["p95" in text for text in said] == [False, True]
     assert "its p95 +50.0 % in every one" in said[1]
@@ -230,9 +247,12 @@ def test_under_a_limit_the_fastest_finalist_is_recommended(
     recommended_after(study, found)
     rows = read_rows(study)
     chosen = next(row for row in rows if row.settings == TUNED)
-    picked = confirmed_pick(rows, chosen, rows[0], limited=True)
+    choice = Choice(row=chosen, rule=Rule.FITS, yardstick=rows[0], allowed=1.0)
+    picked = confirmed_choice(rows, choice, rows[0], limited=True)
     assert picked is not None
-    assert picked.settings == expected
+    assert picked.row.settings == expected
+    assert why(picked).startswith("under a memory limit" if expected == TUNED else "the search chose trial")
+    assert "than which no other is faster, the least memory" in why(picked)
 
 
 def test_two_rounds_overthrow_nothing(study: optuna.Study) -> None:
@@ -280,6 +300,9 @@ def test_one_replay_of_a_longer_recording_decides(
     found = summarise(study)
     assert found.recommended is not None
     assert found.recommended.settings == recommended
+    assert found.choice is not None
+    overruled = "and a check overrules it: by the same rule this one is the better on a recording"
+    assert (overruled in why(found.choice)) is (recommended != TUNED)
     checked = confirmations(found.rows)[1]
     how = f"Replayed on a recording with {MORE_STEPS} times the steps, against the defaults"
     assert sentence(checked) == f"{how}: peak reserved {change}."
