@@ -135,5 +135,7 @@ def _print(claim: Claim, verdict: Verdict, how: str) -> None:
     claimed = ", ".join(words) if words else "it runs where the defaults do not"
     console = Console()
     found = f"Found     {sentence(verdict.found, how=how)}"
-    for text in (f"Settings  {claim.settings}", f"Claimed   {claimed}", found, verdict.sentence):
+    # One line however long: it is there to be copied.
+    console.print(f"Settings  {claim.settings}", markup=False, highlight=False, soft_wrap=True)
+    for text in (f"Claimed   {claimed}", found, verdict.sentence):
         console.print(text, markup=False, highlight=False)

@@ -52,3 +52,9 @@ def test_bad_usage_is_one_sentence(folder: Path, options: list[str]) -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr
+
+
+def test_settings_stay_on_one_line_however_long(folder: Path) -> None:
+    long = "expandable_segments:True,roundup_power2_divisions:[16:4,32:2,64:1,>:1],large_segment_size_mb:26"
+    done = autotune("verify", "--storage", f"sqlite:///{folder}/autotune.db", "--settings", long)
+    assert f"Settings  {long}\n" in done.stdout
