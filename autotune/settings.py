@@ -26,6 +26,8 @@ Roundup = int | tuple[tuple[int | None, int], ...]
 """Divisions of every power of two, or a list of (size in MB, divisions); the size None is `>`."""
 
 ROUNDUP_INTERVALS = 16
+MOST_MEGABYTES = 1 << 24
+"""The largest size that an option takes, 16 TiB."""
 DEFAULT_LARGE_SEGMENT_MB = 20
 
 
@@ -263,7 +265,9 @@ def _read_boolean(name: str, value: str) -> bool:
 
 def _read_megabytes(name: str, value: str) -> int:
     _require(
-        value.isascii() and value.isdigit() and len(value) < 10 and 10 < int(value) <= 1 << 24, name, value
+        value.isascii() and value.isdigit() and len(value) < 10 and 10 < int(value) <= MOST_MEGABYTES,
+        name,
+        value,
     )
     return int(value)
 

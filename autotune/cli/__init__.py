@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     prepare_streams()
     try:
+        _require_a_working_folder()
         options = _parsed(arguments)
         status = int(_module(options.command).run(options))
         sys.stdout.flush()
@@ -58,6 +60,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except ReaderGoneError:
         return 0
+
+
+def _require_a_working_folder() -> None:
+    try:
+        os.getcwd()
+    except OSError:
+        raise UsageError("The working folder no longer exists; change to one that does.") from None
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:

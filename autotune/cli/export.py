@@ -40,9 +40,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
-    from autotune.cli.output import write_whole
+    from autotune.cli.output import cannot_write, write_whole
     from autotune.errors import UsageError
+    from autotune.study.storage import is_database
 
+    if force and is_database(path):
+        raise UsageError(f"{path} is a database, which --force does not replace; name another with -o.")
     try:
         write_whole(path, text.encode(), replace=force)
     except FileExistsError:
@@ -50,4 +53,4 @@ def _write(path: Path, text: str, *, force: bool) -> None:
             f"{path} exists already; replace it with --force, or name another with -o."
         ) from None
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
+        raise cannot_write(path, error) from error

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from autotune.cli.options import (
+    DEFAULT_STORAGE,
     add_measuring_arguments,
     add_storage_option,
     add_subject_arguments,
@@ -101,7 +102,7 @@ def _recommended(options: argparse.Namespace, request: Request) -> str | None:
     from autotune.cli.options import open_chosen_summary
     from autotune.errors import StudyError
 
-    named = options.study is not None
+    named = options.study is not None or options.storage != DEFAULT_STORAGE
     assert request.script is not None
     options.study = options.study or request.script.stem
     try:

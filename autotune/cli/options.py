@@ -108,7 +108,7 @@ def request_of(options: argparse.Namespace, *, purpose: str) -> Request:
     request = Request(
         **request_fields(given), study=f"{purpose}-{path.stem if path else ''}", storage=DEFAULT_STORAGE
     )
-    request.check()
+    request.check(stores=False)
     return request
 
 

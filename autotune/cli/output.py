@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
 
-from autotune.errors import UsageError
+from autotune.errors import AutotuneError, UsageError, WorkFailedError
 
 HTML, PNG = b"<", b"\x89PNG"
 """How the files begin that a report or a sweep may replace: earlier ones of the same kind."""
@@ -19,6 +20,8 @@ def may_write(path: Path, begins: bytes) -> None:
         UsageError: a file is there that does not begin like an earlier one of the kind.
     """
     try:
+        if path.exists() and not path.is_file():
+            return  # a device or a pipe holds nothing, and reading from it may wait for ever
         with path.open("rb") as file:
             found = file.read(len(begins))
     except FileNotFoundError:
@@ -27,6 +30,12 @@ def may_write(path: Path, begins: bytes) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
     if found and found != begins:
         raise UsageError(f"{path} exists already and is something else; name another file.")
+
+
+def cannot_write(path: Path, error: OSError) -> AutotuneError:
+    """What to raise: a full disk is no mistake of whoever named the file."""
+    kind = WorkFailedError if error.errno in (errno.ENOSPC, errno.EDQUOT) else UsageError
+    return kind(f"{path} cannot be written: {error.strerror or error}.")
 
 
 def write_whole(path: Path, content: bytes, *, replace: bool) -> None:
@@ -60,9 +69,10 @@ def write_page(path: Path, text: str) -> None:
 
     Raises:
         UsageError: it cannot be written, or something else is there.
+        WorkFailedError: the disk is full.
     """
     may_write(path, HTML)
     try:
         write_whole(path, text.encode(), replace=True)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
+        raise cannot_write(path, error) from error

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from autotune.cli.output import PNG, may_write, write_whole
+from autotune.cli.output import PNG, cannot_write, may_write, write_whole
 from autotune.errors import UsageError, WorkFailedError
 
 
@@ -35,6 +35,6 @@ def write_picture(figure: Any, path: Path) -> None:
         may_write(path, PNG)
         write_whole(path, figure.to_image(format="png", width=900, height=480, scale=2), replace=True)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise cannot_write(path, error) from error
     except (RuntimeError, ValueError) as error:
         raise WorkFailedError(f"The picture cannot be drawn ({error}); use --html.") from error

@@ -75,12 +75,17 @@ def run(options: argparse.Namespace) -> int:
     return 0 if verdict.holds else 1
 
 
+MOST = 100_000
+"""Rounds, and steps; nobody waits for more."""
+
+
 def _check(options: argparse.Namespace) -> None:
     from autotune.errors import UsageError
 
     for name, value in (("rounds", options.rounds), ("steps", options.steps)):
-        if value is not None and value < 1:
-            raise UsageError(f"--{name} {value} is too few; it takes 1 or more.")
+        if value is not None and not 1 <= value <= MOST:
+            few = "few" if value < 1 else "many"
+            raise UsageError(f"--{name} {value!s:.20} is too {few}; it takes 1 to {MOST:,}.")
     if not 0 < options.timeout < 1e9:
         raise UsageError(f"--timeout {options.timeout:g} leaves no time to run; give a number of seconds.")
 

@@ -42,6 +42,8 @@ def load_study_file(path: Path) -> StudyFile:
         UsageError: it cannot be read, is no TOML, or holds a key or a value that is not understood.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is no file; --config takes a study's TOML file.")
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from autotune.settings import DEFAULT_LARGE_SEGMENT_MB, ROUNDUP_INTERVALS, AllocatorSettings
+from autotune.settings import DEFAULT_LARGE_SEGMENT_MB, MOST_MEGABYTES, ROUNDUP_INTERVALS, AllocatorSettings
 from autotune.study.space import LARGE_SEGMENT_SIZES_MB, NON_SPLIT_ROUNDINGS_MB, ROUNDUP, SearchSpace
 from autotune.trace.trace import Trace
 from autotune.units import MIB
@@ -197,7 +197,8 @@ def arena_sizes(trace: Trace) -> tuple[int, ...]:
     """Even segment sizes in MB at the ARENA_SHARES of the live peak, above those that the space lists."""
     live = trace.peak_requested_bytes / MIB
     sizes = {2 * math.ceil(share * live / 2) for share in ARENA_SHARES}
-    return tuple(sorted(size for size in sizes if size > LARGE_SEGMENT_SIZES_MB[-1]))
+    legal = (size for size in sizes if LARGE_SEGMENT_SIZES_MB[-1] < size <= MOST_MEGABYTES)
+    return tuple(sorted(legal))
 
 
 def requested_intervals(trace: Trace) -> tuple[int, ...]:

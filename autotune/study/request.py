@@ -11,7 +11,7 @@ from autotune.allocator.devices import Card
 from autotune.allocator.engines import ENGINE_NAMES
 from autotune.errors import UsageError
 from autotune.settings import NEWEST_KNOWN_TORCH, AllocatorSettings, TorchVersion
-from autotune.study.book import check_name
+from autotune.study.book import SCREEN, check_name
 from autotune.study.candidates import environment_settings
 from autotune.study.config import StudyFile
 from autotune.study.samplers import check_sampler
@@ -87,8 +87,11 @@ class Request:
         tail = "" if plain == self.name else f"-{hashlib.sha256(self.name.encode()).hexdigest()[:6]}"
         return RUNS / f"{plain or 'study'}{tail}"
 
-    def check(self) -> None:
+    def check(self, *, stores: bool = True) -> None:
         """Find every mistake that can be found without starting a process or writing a file.
+
+        Args:
+            stores: whether a study will be kept, so that the database matters.
 
         Raises:
             UsageError: the first one, in one sentence.
@@ -97,6 +100,10 @@ class Request:
         self._check_numbers()
         self._check_search()
         check_name(self.name)
+        if self.name.endswith(SCREEN):
+            raise UsageError(
+                f"'{self.name}' is a screening's name, as it ends with {SCREEN}; choose another with --study."
+            )
         SearchSpace(
             torch_version=NEWEST_KNOWN_TORCH,
             limited=self.memory_limit is not None,
@@ -105,7 +112,8 @@ class Request:
         for text in self.settings:
             AllocatorSettings.parse(text)
         environment_settings(None)
-        check_storage(self.storage)
+        if stores:
+            check_storage(self.storage)
 
     def _check_subject(self) -> None:
         if self.script is None and self.trace is None:
@@ -135,7 +143,7 @@ class Request:
                 said = f"{value:.6g}" if abs(value) < 1e300 else "so large a number"
                 raise UsageError(f"--{name} {said} is too {few}; it takes {lowest} to {MOST:,}.")
         if not 0 < self.timeout < 1e9:
-            raise UsageError(f"--timeout {self.timeout:g} leaves no time to run; give a number of seconds.")
+            raise UsageError(f"--timeout {self.timeout!s:.20} cannot be kept; give 1 to 999,999,999 seconds.")
         if self.selected is not None and not 0 <= self.selected <= 1:
             raise UsageError(f"--selected {self.selected:g} is no share; give a number from 0 to 1.")
         if self.seed is not None and not 0 <= self.seed < 1 << 32:

@@ -31,6 +31,8 @@ from autotune.errors import StudyError, WorkFailedError
 # could not close, which is what Ctrl-C in the middle of a query, or another thread's connection, leads to.
 logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL + 1)
 
+SQLITE = b"SQLite format 3\0"
+"""How the file of a database begins."""
 LOCK_TIMEOUT_SECONDS = 60
 """How long a write waits for another writer of the same SQLite file; optuna's own 5 s are too short."""
 CREATION_ATTEMPTS = 6
@@ -88,6 +90,15 @@ def open_storage(text: str, *, read_only: bool = False) -> RDBStorage:
             _look_at_file(path, read_only=read_only)
             return _open_sqlite(path, read_only=read_only)
         return _open_postgresql(url)
+
+
+def is_database(path: Path) -> bool:
+    """Whether a SQLite database lies there."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(SQLITE)) == SQLITE
+    except OSError:
+        return False
 
 
 def check_storage(text: str) -> None:
@@ -180,7 +191,7 @@ def _look_at_file(path: Path, *, read_only: bool) -> None:
         raise StudyError(f"{path} is not a file; name another database with --storage.")
     with path.open("rb") as file:
         header = file.read(16)
-    if header and header != b"SQLite format 3\0":
+    if header and header != SQLITE:
         raise StudyError(f"{path} is not a SQLite database; name another file with --storage.")
     mode = _read_only_mode(path) if read_only else "mode=rw"
     address = f"file:{quote(path.absolute().as_posix())}?{mode}"

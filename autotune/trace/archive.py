@@ -27,6 +27,7 @@ Format history:
 
 from __future__ import annotations
 
+import errno
 import json
 import lzma
 import os
@@ -40,7 +41,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from autotune.errors import TraceError
+from autotune.errors import TraceError, WorkFailedError
 from autotune.trace.events import OTHER, Events, Live
 from autotune.trace.trace import Recording, Trace
 from autotune.trace.unpickle import ACTIONS, MAX_EVENTS
@@ -224,7 +225,7 @@ def _checked(name: str, value: Any) -> Any:
 def _count(value: Any) -> int:
     """A number that arithmetic with 64 bits can hold."""
     number = int(value)
-    if isinstance(value, bool) or not abs(number) < 1 << 62:
+    if isinstance(value, bool) or not 0 <= number < 1 << 62:
         raise ValueError(f"{value!r:.60} is no number of bytes")
     return number
 
@@ -233,7 +234,8 @@ def write_archive(trace: Trace, path: Path) -> None:
     """Write the trace; the file appears whole or not at all. A block's address is its id.
 
     Raises:
-        TraceError: the folder cannot be written, or the disk is full.
+        TraceError: the folder cannot be written.
+        WorkFailedError: the disk is full.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -246,7 +248,8 @@ def write_archive(trace: Trace, path: Path) -> None:
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
-        raise TraceError(f"'{path}' cannot be written: {error.strerror}; nothing was left behind.") from None
+        kind = WorkFailedError if error.errno in (errno.ENOSPC, errno.EDQUOT) else TraceError
+        raise kind(f"'{path}' cannot be written: {error.strerror}; nothing was left behind.") from None
 
 
 def _arrays(trace: Trace) -> Arrays:

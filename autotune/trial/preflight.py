@@ -19,6 +19,9 @@ except (SyntaxError, ValueError) as error:
     sys.exit(f"{error.msg if isinstance(error, SyntaxError) else error}{line}")
 """
 
+MOST_STEPS = 2_000_000
+"""Of a trial, warm-up included; nobody waits for more."""
+
 
 def preflight(job: Job) -> Facts:
     """Check a job, and ask its interpreter for its facts.
@@ -33,10 +36,18 @@ def preflight(job: Job) -> Facts:
             f"{job.warmup_steps} warm-up and {job.measured_steps} measured steps do not make a trial; "
             "at least one step has to be measured."
         )
-    if job.timeout_seconds <= 0:
+    if job.warmup_steps + job.measured_steps > MOST_STEPS:
+        raise UsageError(f"More than {MOST_STEPS:,} steps are too many for a trial; give fewer.")
+    if not 0 < job.timeout_seconds < 1e9:
         raise UsageError(
-            f"A time limit of {job.timeout_seconds:g} s leaves no time to run; give more seconds."
+            f"A time limit of {job.timeout_seconds:g} s cannot be kept; give 1 to 999,999,999 seconds."
         )
+    if job.seed is not None and not 0 <= job.seed < 1 << 32:
+        raise UsageError(
+            f"--seed {job.seed} is out of range; it takes 0 to {(1 << 32) - 1}, or use --no-seed."
+        )
+    if job.device < 0:
+        raise UsageError(f"There is no GPU {job.device}; the first one is 0.")
     if not is_writable(job.directory.absolute()):
         raise UsageError(f"The log folder {job.directory} cannot be written; choose another place.")
     facts = probe(job.python, device=job.device)
@@ -50,13 +61,13 @@ def preflight(job: Job) -> Facts:
 
 
 def _check_script(script: Path) -> None:
-    if script.is_dir():
-        raise UsageError(f"The script {script} is a directory; name a Python file.")
-    if not script.exists():
-        raise UsageError(f"There is no script {script}.")
     try:
+        if script.is_dir():
+            raise UsageError(f"The script {script} is a directory; name a Python file.")
         with script.open("rb"):
             pass
+    except FileNotFoundError:
+        raise UsageError(f"There is no script {script}.") from None
     except OSError as error:
         raise UsageError(f"The script {script} cannot be read: {error.strerror}.") from error
 

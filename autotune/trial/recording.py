@@ -28,9 +28,14 @@ def check_place(trace_file: Path, *, replace: bool) -> None:
     Raises:
         UsageError: it cannot be written, something else is there, or an earlier recording without `replace`.
     """
-    if trace_file.is_dir() or not is_writable(trace_file.absolute().parent):
+    try:
+        there = trace_file.exists()
+        regular = trace_file.is_file() or not there  # no device or pipe: the file is renamed into place
+    except OSError:  # a name that is too long
+        there, regular = False, False
+    if not regular or trace_file.is_symlink() or not is_writable(trace_file.absolute().parent):
         raise UsageError(f"The trace file {trace_file} cannot be written; choose another place with -o.")
-    if not trace_file.exists() or not trace_file.stat().st_size:
+    if not there or not trace_file.stat().st_size:
         return
     if not looks_like_archive(trace_file):
         raise UsageError(f"{trace_file} exists already and is no trace; choose another place with -o.")

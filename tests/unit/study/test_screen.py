@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from autotune.allocator.result import OVERSHOOT
-from autotune.settings import AllocatorSettings
-from autotune.study.moves import LARGEST_PAGE_MB, Moves
+from autotune.settings import MOST_MEGABYTES, AllocatorSettings
+from autotune.study.moves import LARGEST_PAGE_MB, Moves, arena_sizes
 from autotune.study.predict import Prediction, Predictor
 from autotune.study.screen import (
     ELITES,
@@ -274,3 +274,9 @@ def test_what_gains_something_stays() -> None:
     plain, expandable = predictor().predict(parse("")), simplified("expandable_segments:True")
     assert expandable.memory < 0.99 * plain.memory
     assert str(expandable.settings) == "expandable_segments:True"
+
+
+def test_no_arena_is_larger_than_the_option_takes() -> None:
+    program = Program()
+    program.cache(*[1 << 49] * 9)
+    assert max(arena_sizes(program.trace()), default=0) <= MOST_MEGABYTES
