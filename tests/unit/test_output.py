@@ -9,7 +9,7 @@ import pytest
 
 from autotune.cli import main
 from autotune.cli.output import HTML, may_write, write_page, write_whole
-from autotune.errors import UsageError
+from autotune.errors import UsageError, WorkFailedError
 
 
 def test_a_page_replaces_a_page_and_nothing_else(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_disk_that_is_full_leaves_what_was_there(tmp_path: Path, monkeypatch: 
     page = tmp_path / "r.html"
     page.write_text("<html>old</html>")
     monkeypatch.setattr("autotune.cli.output.os.replace", full)
-    with pytest.raises(UsageError, match="No space left"):
+    with pytest.raises(WorkFailedError, match="No space left"):
         write_page(page, "<html>new</html>")
     with pytest.raises(OSError, match="No space left"):
         write_whole(tmp_path / "best.env", b"A=1", replace=False)

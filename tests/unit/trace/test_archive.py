@@ -171,7 +171,7 @@ REFUSED = {
     "observed infinite": (archive(meta=meta(observed={"x": float("inf")})), "damaged description"),
     "operators infinite": (archive(meta=meta(operators={"a": [float("inf"), 1]})), "damaged description"),
     "a GPU without end": (archive(meta=meta(device_total_bytes=10**19)), "no number of bytes"),
-    "a GPU below nothing": (archive(meta=meta(device_total_bytes=-5)), "device_total_bytes"),
+    "a GPU below nothing": (archive(meta=meta(device_total_bytes=-5)), "no number of bytes"),
     "no fraction": (archive(meta=meta(memory_fraction=float("nan"))), "memory_fraction"),
     "observed a sentence": (archive(meta=meta(observed={"x": "much"})), "damaged description"),
     "notes are a string": (archive(meta=meta(notes="abc")), "'notes' is 'abc'"),
