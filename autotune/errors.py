@@ -10,11 +10,18 @@ AutotuneError                 anything we report without a traceback
 
 from __future__ import annotations
 
+import errno
+
 
 def as_sentence(text: str) -> str:
     """The text with a full stop, so that another sentence may follow: what a script raises often has none."""
     text = text.rstrip()
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
+def is_full_disk(error: OSError) -> bool:
+    """Whether it is the disk's fault, or a quota's, and no mistake of whoever named the file."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class AutotuneError(Exception):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 from pathlib import Path
 
-from autotune.errors import AutotuneError, UsageError, WorkFailedError
+from autotune.errors import AutotuneError, UsageError, WorkFailedError, is_full_disk
 
 HTML, PNG = b"<", b"\x89PNG"
 """How the files begin that a report or a sweep may replace: earlier ones of the same kind."""
@@ -33,8 +32,8 @@ def may_write(path: Path, begins: bytes) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> AutotuneError:
-    """What to raise: a full disk is no mistake of whoever named the file."""
-    kind = WorkFailedError if error.errno in (errno.ENOSPC, errno.EDQUOT) else UsageError
+    """What to raise."""
+    kind = WorkFailedError if is_full_disk(error) else UsageError
     return kind(f"{path} cannot be written: {error.strerror or error}.")
 
 

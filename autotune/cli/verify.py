@@ -81,13 +81,13 @@ MOST = 100_000
 
 def _check(options: argparse.Namespace) -> None:
     from autotune.errors import UsageError
+    from autotune.trial.preflight import check_timeout
 
     for name, value in (("rounds", options.rounds), ("steps", options.steps)):
         if value is not None and not 1 <= value <= MOST:
             few = "few" if value < 1 else "many"
             raise UsageError(f"--{name} {value!s:.20} is too {few}; it takes 1 to {MOST:,}.")
-    if not 0 < options.timeout < 1e9:
-        raise UsageError(f"--timeout {options.timeout:g} leaves no time to run; give a number of seconds.")
+    check_timeout(options.timeout)
 
 
 def _progress(rounds: int) -> Any:

@@ -57,11 +57,6 @@ class Confirmed:
         """What it is called: replays check, they prove nothing of the GPU."""
         return "Confirmed" if self.measured else "Checked"
 
-    @property
-    def decides(self) -> bool:
-        """Whether there are rounds enough to overthrow a recommendation."""
-        return self.rounds >= (LEAST_ROUNDS if self.measured else 1)
-
     def to_json(self) -> dict[str, Any]:
         """The fields, for `--json`."""
         return asdict(self)
@@ -97,13 +92,16 @@ def confirmed_choice(
         pace: what counts as equally fast in the search.
         limited: whether there is a memory limit.
     """
-    found = {one.settings: one for one in confirmations(rows) if one.decides}
     runs = confirming_runs(rows)
-    if choice is None or not _decide(runs.get(choice.row.settings, ())):
+    own = runs.get(choice.row.settings, []) if choice is not None else []
+    if choice is None or not own:
+        return choice
+    if all(one.obtained is not Obtained.MEASURED for one in own):
+        return _choose_again(rows, choice, pace, limited=limited)
+    if len(own) < LEAST_ROUNDS:
         return choice
     chosen = choice.row
-    if all(one.obtained is not Obtained.MEASURED for one in runs[chosen.settings]):
-        return _choose_again(rows, choice, pace, limited=limited)
+    found = {one.settings: one for one in confirmations(rows) if one.rounds >= LEAST_ROUNDS}
     if limited:
         finalists = [row for row in searched(rows) if row.completed and row.settings in {"", *found}]
         near = _fastest_that_fit(finalists, runs)
@@ -156,11 +154,6 @@ def _choose_again(rows: Sequence[Row], choice: Choice, pace: Pace, *, limited: b
     same = (row for row in searched(rows) if row.settings == again.row.settings and row.completed)
     row = next(same, None)
     return replace(choice, row=row, rule=Rule.CHECKED, searched=choice.row) if row else choice
-
-
-def _decide(runs: Sequence[Measurement]) -> bool:
-    measured = any(one.obtained is Obtained.MEASURED for one in runs)
-    return len(runs) >= (LEAST_ROUNDS if measured else 1)
 
 
 def _holds(one: Confirmed) -> bool:
@@ -233,16 +226,18 @@ def compared(
     timed = [pair for pair in complete if all(one.median_step_seconds for one in pair)]
     sides = list(zip(*timed, strict=True)) or [(), ()]
     measured = any(one.obtained is Obtained.MEASURED for pair in rounds for one in pair)
-    reserved = [[one.peak_reserved_bytes or 0 for one in side] for side in list(zip(*complete, strict=True))]
+    references_bytes, own_bytes = (
+        tuple(pair[side].peak_reserved_bytes or 0 for pair in complete) for side in (0, 1)
+    )
     return Confirmed(
         settings=settings,
         measured=measured,
         rounds=len(rounds),
         failures=sum(not one.completed for _, one in rounds),
         reference_failures=sum(not one.completed for one, _ in rounds),
-        reference_bytes=tuple(one.peak_reserved_bytes or 0 for one, _ in complete),
-        peak_reserved_bytes=tuple(one.peak_reserved_bytes or 0 for _, one in complete),
-        memory=(change if measured else exact_change)(*(reserved or ([], []))),
+        reference_bytes=references_bytes,
+        peak_reserved_bytes=own_bytes,
+        memory=(change if measured else exact_change)(references_bytes, own_bytes),
         seconds=change(
             [one.median_step_seconds or 0.0 for one, _ in timed],
             [one.median_step_seconds or 0.0 for _, one in timed],
@@ -259,8 +254,8 @@ def growth(rows: Sequence[Row]) -> str | None:
         longer = [one.peak_reserved_bytes or 0 for one in runs if one.completed]
         before, after = first.get(settings), statistics.median(longer or [0])
         if before and after > GROWN * before:
-            change = f"{format_bytes(after)} instead of {format_bytes(before)}"
-            parts.append(f"{settings or 'the defaults'} {change}")
+            rise = f"{format_bytes(after)} instead of {format_bytes(before)}"
+            parts.append(f"{settings or 'the defaults'} {rise}")
     if not parts:
         return None
     return (

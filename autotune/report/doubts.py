@@ -25,11 +25,10 @@ def doubts(rows: Sequence[Row], asked_steps: int | None = None) -> list[str]:
     measured = [row for row in rows if row.measurement.obtained is Obtained.MEASURED and row.completed]
     found = []
     if short := [row for row in measured if _ended_early(row.measurement, asked_steps)]:
-        found.append(f"{_too_few(short, asked_steps)} (trial {_listed([row.number for row in short])}).")
+        found.append(f"{_too_few(short, asked_steps)} (trial {numbers_of(short)}).")
     for applies, words in _KINDS:
-        numbers = [row.number for row in measured if applies(row.measurement)]
-        if numbers:
-            found.append(f"{words(measured)} (trial {_listed(numbers)}).")
+        if concerned := [row for row in measured if applies(row.measurement)]:
+            found.append(f"{words(measured)} (trial {numbers_of(concerned)}).")
     return found
 
 
@@ -103,9 +102,10 @@ def _busy(rows: Sequence[Row]) -> str:
     )
 
 
-def _listed(numbers: Sequence[int]) -> str:
-    more = f" and {len(numbers) - SHOWN_TRIALS} more" if len(numbers) > SHOWN_TRIALS else ""
-    return ", ".join(map(str, numbers[:SHOWN_TRIALS])) + more
+def numbers_of(rows: Sequence[Row]) -> str:
+    """Which trials: `1, 2, 3, 5, 8, 13 and 40 more`."""
+    more = f" and {len(rows) - SHOWN_TRIALS} more" if len(rows) > SHOWN_TRIALS else ""
+    return ", ".join(str(row.number) for row in rows[:SHOWN_TRIALS]) + more
 
 
 _KINDS: tuple[tuple[Callable[[Measurement], bool], Callable[[Sequence[Row]], str]], ...] = (

@@ -162,7 +162,7 @@ def _by(yardstick: Row, pace: Pace) -> _Yardstick:
 def _least(as_fast: Sequence[Row], found: Choice, memory: float, pace: Pace) -> Choice:
     """Of rows that are as fast, the one with the least memory, or what takes its place."""
     smallest = min(as_fast, key=lambda row: (*_ordered(row, 0, 2), row.number))
-    best = _quickest_of_the_smallest(as_fast, memory * WORTHWHILE_SAVING, pace)
+    best = _quickest_beside(smallest, as_fast, memory * WORTHWHILE_SAVING, pace)
     row = _simplest_like(best, as_fast, pace)
     return replace(found, row=row, quicker=best is not smallest, simpler=row is not best)
 
@@ -183,9 +183,8 @@ def _fewest_retries(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if retried_steps(row.measurement) == fewest]
 
 
-def _quickest_of_the_smallest(rows: Sequence[Row], margin: float, pace: Pace) -> Row:
+def _quickest_beside(smallest: Row, rows: Sequence[Row], margin: float, pace: Pace) -> Row:
     """The smallest peak reserved, unless one within `margin` bytes of it is really faster."""
-    smallest = min(rows, key=lambda row: (*_ordered(row, 0, 2), row.number))
     near = [row for row in rows if must(row)[0] <= must(smallest)[0] + margin]
     quickest = min(near, key=lambda row: (*_ordered(row, 2, 0), row.number))
     return smallest if must(smallest)[2] <= pace.allowed(quickest) else quickest

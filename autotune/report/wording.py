@@ -11,7 +11,7 @@ from pathlib import Path
 
 from autotune.measurement import Environment, Measurement, Obtained
 from autotune.report.confirmed import MORE_STEPS, confirmations, growth
-from autotune.report.doubts import SHOWN_TRIALS, doubts
+from autotune.report.doubts import doubts, numbers_of
 from autotune.report.noise import percentile_95
 from autotune.report.objectives import point
 from autotune.report.reasons import why
@@ -244,15 +244,13 @@ def assignment(summary: Summary) -> str:
 
 def _workspaces(rows: Sequence[Row]) -> list[str]:
     """What a replay cannot know of those that ran out of memory; in one place, as it is true of many."""
-    numbers = [row.number for row in rows if row.measurement.may_adapt]
-    if not numbers:
+    adaptable = [row for row in rows if row.measurement.may_adapt]
+    if not adaptable:
         return []
-    listed = ", ".join(map(str, numbers[:SHOWN_TRIALS]))
-    more = f" and {len(numbers) - SHOWN_TRIALS} more" if len(numbers) > SHOWN_TRIALS else ""
     return [
-        f"A replay asks for what was recorded. What did not fit in trial {listed}{more} is freed at once, as "
-        "a workspace is: there the script itself may fall back to a smaller one and complete, which a replay "
-        "cannot know."
+        f"A replay asks for what was recorded. What did not fit in trial {numbers_of(adaptable)} is freed "
+        "at once, as a workspace is: there the script itself may fall back to a smaller one and complete, "
+        "which a replay cannot know."
     ]
 
 

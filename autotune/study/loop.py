@@ -63,31 +63,27 @@ class Plan:
     early_stop: bool = False
     """Whether to end before the budget is spent when nothing is left to gain."""
 
-    def forgotten(self, rows: Sequence[Row]) -> list[Candidate]:
-        """Members of the screening that are worth a trial after these rows, wherever they stood before.
-
-        What stands between the search and its end is tried next; the sampler could not know of it.
-        """
-        guide = self.guide
-        if not self.early_stop or guide is None or not guide.trusted:
-            return []
-        return [candidate(self.space, Role.SCREENED, found.settings) for found in worth_a_trial(rows, guide)]
-
     def stops(self, rows: Sequence[Row]) -> bool:
         """Whether nothing is left to gain after these rows."""
         return self.early_stop and self.guide is not None and nothing_to_gain(rows, self.guide)
 
-    def worth_running(self, candidates: Sequence[Candidate], rows: Sequence[Row]) -> Sequence[Candidate]:
-        """The candidates, without screened ones that after these rows are not worth a trial."""
+    def next_of(self, wanted: Sequence[Candidate], rows: Sequence[Row]) -> Candidate | None:
+        """The first of the wanted ones, but of screened ones only what after these rows is worth a trial.
+
+        Where none is left, any other member of the screening that is: what stands between the search and its
+        end is tried next, and the sampler could not know of it.
+        """
         guide = self.guide
-        if not self.early_stop or guide is None or all(one.role is not Role.SCREENED for one in candidates):
-            return candidates
-        worth = {found.behaviour for found in worth_a_trial(rows, guide)}
-        return [
-            one
-            for one in candidates
-            if one.role is not Role.SCREENED or guide.behaviour(one.settings) in worth
-        ]
+        if not self.early_stop or guide is None:
+            return next(iter(wanted), None)
+        worth = worth_a_trial(rows, guide)
+        behaviours = {found.behaviour for found in worth}
+        for one in wanted:
+            if one.role is not Role.SCREENED or guide.behaviour(one.settings) in behaviours:
+                return one
+        if worth and guide.trusted:
+            return candidate(self.space, Role.SCREENED, worth[0].settings)
+        return None
 
 
 def run_trials(
@@ -157,9 +153,7 @@ def _untried(study: optuna.Study, plan: Plan, rows: Sequence[Row]) -> Candidate 
     known = _known(study, rows, plan)
     _note_repetitions(study, plan, rows)
     wanted = [one for one in plan.first if _is_wanted(one, known)]
-    chosen = next(iter(plan.worth_running(wanted, rows)), None)
-    if chosen is None:
-        chosen = next(iter(plan.forgotten(rows)), None)
+    chosen = plan.next_of(wanted, rows)
     if chosen is None and not plan.stops(rows):
         chosen = _proposal(study, plan, rows, known)
     return chosen

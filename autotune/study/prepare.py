@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune import trace as traces
 from autotune.allocator.conditions import Conditions as ReplayConditions
+from autotune.allocator.devices import Card
 from autotune.allocator.result import TAKEN_FOR_H200
 from autotune.allocator.selfcheck import self_check
 from autotune.errors import UsageError, WorkFailedError
@@ -234,9 +235,21 @@ def _replay_options(subject: Subject, conditions: Conditions) -> dict[str, Any]:
 def _record(subject: Subject, path: Path, say: Say, *, steps: int | None = None) -> Trace:
     assert subject.job is not None and subject.facts is not None
     request = subject.request
+    job = replace(subject.job, measured_steps=steps or subject.job.measured_steps)
+    return recorded_estimate(job, subject.facts, path, card=request.gpu, selected=request.selected, say=say)
+
+
+def recorded_estimate(
+    job: Job, facts: Facts, path: Path, *, card: Card | None, selected: float | None, say: Say
+) -> Trace:
+    """The script's allocations, recorded without a GPU; arguments as `record` takes them.
+
+    Raises:
+        WorkFailedError: it could not be recorded.
+    """
     # What fits is for the replays to say, under each setting.
-    job = replace(subject.job, memory_limit_bytes=None, measured_steps=steps or subject.job.measured_steps)
-    measurement = record(job, subject.facts, path, card=request.gpu, selected=request.selected, say=say)
+    unlimited = replace(job, memory_limit_bytes=None)
+    measurement = record(unlimited, facts, path, card=card, selected=selected, say=say)
     if measurement.outcome is not Outcome.COMPLETED:
         raise WorkFailedError(f"The script could not be recorded: {measurement.why}")
     return traces.load(path)

@@ -17,6 +17,7 @@ from autotune.study.config import StudyFile
 from autotune.study.samplers import check_sampler
 from autotune.study.space import SearchSpace
 from autotune.study.storage import check_storage
+from autotune.trial.preflight import check_seed, check_timeout
 
 DEFAULT_ENGINE = "model"
 ENGINE_OFF = "off"
@@ -142,14 +143,10 @@ class Request:
                 few = "few" if value < lowest else "many"
                 said = f"{value:.6g}" if abs(value) < 1e300 else "so large a number"
                 raise UsageError(f"--{name} {said} is too {few}; it takes {lowest} to {MOST:,}.")
-        if not 0 < self.timeout < 1e9:
-            raise UsageError(f"--timeout {self.timeout!s:.20} cannot be kept; give 1 to 999,999,999 seconds.")
+        check_timeout(self.timeout)
         if self.selected is not None and not 0 <= self.selected <= 1:
             raise UsageError(f"--selected {self.selected:g} is no share; give a number from 0 to 1.")
-        if self.seed is not None and not 0 <= self.seed < 1 << 32:
-            raise UsageError(
-                f"--seed {self.seed} is out of range; it takes 0 to {(1 << 32) - 1}, or use --no-seed."
-            )
+        check_seed(self.seed)
 
     def _check_search(self) -> None:
         if self.engine not in (*ENGINE_NAMES, ENGINE_OFF):

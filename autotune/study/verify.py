@@ -9,24 +9,23 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import trace as traces
 from autotune.allocator.devices import CARDS, Card
-from autotune.errors import UsageError, WorkFailedError
-from autotune.measurement import Environment, Measurement, Obtained, Outcome
+from autotune.errors import UsageError
+from autotune.measurement import Environment, Measurement, Obtained
 from autotune.report.confirmed import MORE_STEPS, Confirmed, compared, confirmations
 from autotune.report.objectives import point
 from autotune.report.stored import Conditions
 from autotune.report.summary import Summary
 from autotune.settings import AllocatorSettings, parse_torch_version
-from autotune.study.prepare import ESTIMATE, digest
+from autotune.study.prepare import ESTIMATE, digest, recorded_estimate
 from autotune.study.request import RUNS
 from autotune.trial.facts import Facts
 from autotune.trial.phantom import DEFAULT
 from autotune.trial.preflight import preflight
-from autotune.trial.recording import record
 from autotune.trial.replay_runner import ReplayRunner
 from autotune.trial.runner import Job, Runner
 from autotune.trial.worker_runner import WorkerRunner
@@ -167,9 +166,9 @@ def measure(
     steps: int | None,
     heard: Callable[[int, Measurement], None],
 ) -> Confirmed:
-    """The defaults and the settings in turn, `rounds` times, replays once; `heard` is told of each run."""
+    """The defaults and the settings in turn, `rounds` times; `heard` is told of each run."""
     runs: dict[str, list[Measurement]] = {"": [], str(settings): []}
-    for number in range(2 * rounds_of(runner, rounds)):
+    for number in range(2 * rounds):
         chosen = settings if number % 2 else AllocatorSettings()
         found = runner.measure(chosen, number=number, measured_steps=steps)
         runs[str(chosen)].append(found)
@@ -222,17 +221,9 @@ def _estimate_runner(conditions: Conditions, job: Job, facts: Facts, say: Say) -
     name, total = environment.gpu or DEFAULT.name, environment.device_total_bytes or DEFAULT.total_bytes
     known = next((one for one in CARDS if (one.name, one.total_bytes) == (name, total)), None)
     say("Recording the script again, without a GPU.")
-    found = record(
-        replace(job, memory_limit_bytes=None),
-        facts,
-        path,
-        card=known or Card(name=name, total_bytes=total),
-        say=say,
-    )
-    if found.outcome is not Outcome.COMPLETED:
-        raise WorkFailedError(f"The script could not be recorded: {found.why}")
+    card = known or Card(name=name, total_bytes=total)
     return ReplayRunner(
-        traces.load(path),
+        recorded_estimate(job, facts, path, card=card, selected=None, say=say),
         torch_version=parse_torch_version(facts.torch) if facts.torch else None,
         memory_limit=conditions.memory_limit_bytes,
         device_total=total,

@@ -27,7 +27,6 @@ Format history:
 
 from __future__ import annotations
 
-import errno
 import json
 import lzma
 import os
@@ -41,7 +40,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from autotune.errors import TraceError, WorkFailedError
+from autotune.errors import TraceError, WorkFailedError, is_full_disk
 from autotune.trace.events import OTHER, Events, Live
 from autotune.trace.trace import Recording, Trace
 from autotune.trace.unpickle import ACTIONS, MAX_EVENTS
@@ -248,7 +247,7 @@ def write_archive(trace: Trace, path: Path) -> None:
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
-        kind = WorkFailedError if error.errno in (errno.ENOSPC, errno.EDQUOT) else TraceError
+        kind = WorkFailedError if is_full_disk(error) else TraceError
         raise kind(f"'{path}' cannot be written: {error.strerror}; nothing was left behind.") from None
 
 

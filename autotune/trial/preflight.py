@@ -38,14 +38,8 @@ def preflight(job: Job) -> Facts:
         )
     if job.warmup_steps + job.measured_steps > MOST_STEPS:
         raise UsageError(f"More than {MOST_STEPS:,} steps are too many for a trial; give fewer.")
-    if not 0 < job.timeout_seconds < 1e9:
-        raise UsageError(
-            f"A time limit of {job.timeout_seconds:g} s cannot be kept; give 1 to 999,999,999 seconds."
-        )
-    if job.seed is not None and not 0 <= job.seed < 1 << 32:
-        raise UsageError(
-            f"--seed {job.seed} is out of range; it takes 0 to {(1 << 32) - 1}, or use --no-seed."
-        )
+    check_timeout(job.timeout_seconds)
+    check_seed(job.seed)
     if job.device < 0:
         raise UsageError(f"There is no GPU {job.device}; the first one is 0.")
     if not is_writable(job.directory.absolute()):
@@ -58,6 +52,28 @@ def preflight(job: Job) -> Facts:
             "name an interpreter that has torch with --python."
         )
     return facts
+
+
+def check_timeout(seconds: float) -> None:
+    """Refuse a time limit that is none, or that no clock keeps.
+
+    Raises:
+        UsageError: it is not above zero, or too large.
+    """
+    if not 0 < seconds < 1e9:
+        raise UsageError(
+            f"--timeout {seconds!s:.20} cannot be kept; give seconds above 0 and below 1,000,000,000."
+        )
+
+
+def check_seed(seed: int | None) -> None:
+    """Refuse a seed that numpy would not take.
+
+    Raises:
+        UsageError: it is not a number of 32 bits.
+    """
+    if seed is not None and not 0 <= seed < 1 << 32:
+        raise UsageError(f"--seed {seed} is out of range; it takes 0 to {(1 << 32) - 1}, or use --no-seed.")
 
 
 def _check_script(script: Path) -> None:
