@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import re
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 from rich.table import Table
 
 from autotune.measurement import Environment, Obtained
@@ -18,6 +16,7 @@ from autotune.report.swept import Swept, print_swept
 from autotune.report.terminal import print_report
 from autotune.settings import AllocatorSettings
 from tests.fakes import measurement, row, summary
+from tests.terminal import printed
 
 LONG = (
     "max_split_size_mb:1142,max_non_split_rounding_mb:2048,garbage_collection_threshold:0.15,"
@@ -57,12 +56,6 @@ def test_a_word_of_a_sentence_longer_than_the_line_is_broken_in_the_same_places(
     text = breakable(f"Trial 8 out of memory: {LONG}. It held 1.13 GiB.", 60)
     assert text.replace("\n", "") == f"Trial 8 out of memory: {LONG}. It held 1.13 GiB."
     assert WHOLE.findall(text.replace("\n", " ")) == WHOLE.findall(text.replace("\n", ""))
-
-
-def printed(show: object, width: int = 80) -> str:
-    target = io.StringIO()
-    show(Console(file=target, width=width))  # type: ignore[operator]
-    return target.getvalue()
 
 
 def test_a_column_of_settings_takes_the_room_that_there_is() -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import io
-
-from rich.console import Console
-
 from autotune.report.compared import Peak, compare, document, peak_requested, print_comparison
 from autotune.trace import Trace
+from tests.terminal import printed
 from tests.traces import MIB, Program
 
 
@@ -41,9 +38,8 @@ def test_operators_are_shown_where_a_recording_knows_them_the_largest_first() ->
 
 def test_it_says_which_recording_is_an_estimate_and_fits_80_columns() -> None:
     peaks = [Peak(settings="expandable_segments:True", reserved_bytes=(40 * MIB, 44 * MIB))]
-    out = io.StringIO()
-    print_comparison(compare(traces(), ("a.npz", "b.npz"), peaks), Console(file=out, width=80))
-    shown = out.getvalue()
+    comparison = compare(traces(), ("a.npz", "b.npz"), peaks)
+    shown = printed(lambda console: print_comparison(comparison, console))
     assert "a.npz: ESTIMATED, recorded without a GPU" in shown and "b.npz: recorded on a GPU" in shown
     assert "+10.0 %" in shown and "aten::mm" in shown
     assert max(map(len, shown.splitlines())) <= 80

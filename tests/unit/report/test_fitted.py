@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
-
-from rich.console import Console
 
 from autotune.measurement import Obtained
 from autotune.report.fitted import Fitted, Largest, document, print_fitted
 from autotune.settings import AllocatorSettings
 from autotune.units import GIB
 from tests.fakes import H200, measurement
+from tests.terminal import printed
 
 
 def answer(
@@ -39,14 +37,12 @@ def fitted(*answers: Largest) -> Fitted:
     )
 
 
-def printed(found: Fitted) -> str:
-    file = io.StringIO()
-    print_fitted(found, Console(file=file, width=80))
-    return file.getvalue()
+def text(found: Fitted) -> str:
+    return printed(lambda console: print_fitted(found, console))
 
 
 def test_settings_stand_on_one_line_of_eighty_columns_and_rates_are_whole_numbers() -> None:
-    lines = printed(fitted(answer("expandable_segments:True", 2560), answer("", 2304))).splitlines()
+    lines = text(fitted(answer("expandable_segments:True", 2560), answer("", 2304))).splitlines()
     assert max(map(len, lines)) <= 80
     (line,) = [line for line in lines if "expandable_segments:True" in line]
     assert line.split() == ["expandable_segments:True", "2560", "7.99", "GiB", "130", "ms", "19,692", "4"]
@@ -55,14 +51,14 @@ def test_settings_stand_on_one_line_of_eighty_columns_and_rates_are_whole_number
 
 def test_a_value_that_runs_by_retries_alone_is_told() -> None:
     calm, retrying = answer("", 2304, retries=(3, 0, 0, 0)), answer("", 2560, retries=(0, 1, 0, 2))
-    assert "retries" not in printed(fitted(calm))  # those of the warm-up do not count
+    assert "retries" not in text(fitted(calm))  # those of the warm-up do not count
     assert "With 2560 under the defaults 2 measured steps contain allocation retries" in " ".join(
-        printed(fitted(retrying)).split()
+        text(fitted(retrying)).split()
     )
     assert [one["steps_with_retries"] for one in document(fitted(calm, retrying))["results"]] == [0, 2]
 
 
 def test_where_nothing_runs_it_says_so() -> None:
-    text = printed(fitted(answer("", None)))
-    assert "Not even 512 runs under any of the settings" in " ".join(text.split())
+    said = text(fitted(answer("", None)))
+    assert "Not even 512 runs under any of the settings" in " ".join(said.split())
     assert document(fitted(answer("", None)))["results"][0]["largest"] is None

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from rich.console import Console
 
 from autotune.measurement import Obtained, Outcome
 from autotune.report.board import render_note
@@ -20,14 +18,13 @@ from autotune.report.summary import Summary, document
 from autotune.report.terminal import notable, print_report
 from autotune.report.wording import verdict
 from tests.fakes import H200, measurement, row, summary
+from tests.terminal import printed
 
 HOSTILE = '"><script>alert(1)</script>\x1b[31m\n# | [red]'
 
 
 def text(found: Summary, width: int = 80) -> str:
-    target = io.StringIO()
-    print_report(found, Console(file=target, width=width))
-    return target.getvalue()
+    return printed(lambda console: print_report(found, console), width)
 
 
 def measured(number: int, settings: str, role: Role, reserved: float, seconds: float) -> Row:
@@ -191,9 +188,7 @@ def test_where_nothing_fits_the_way_out_is_said_last_and_on_the_page() -> None:
         fits=(Fit(settings="a:1", smallest_fit_bytes=3 << 30), Fit(settings="", smallest_fit_bytes=4 << 30)),
         cut_short=False,
     )
-    target = io.StringIO()
-    print_report(found, Console(file=target, width=80), missing)
-    words = " ".join(target.getvalue().split())
+    words = " ".join(printed(lambda console: print_report(found, console, missing)).split())
     assert "Nothing that was tried fits into the limit of 2.00 GiB" in words
     way_out = (
         "By replay it completes in 3.00 GiB with a:1, the least of the 2 settings looked at, 4.00 GiB with "

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
-from rich.console import Console
 
 from autotune.allocator.result import ReplayResult
 from autotune.allocator.selfcheck import SelfCheck
@@ -14,6 +11,7 @@ from autotune.measurement import Outcome
 from autotune.report.replayed import Replays, failure_sentences, origin_sentence, print_replays
 from autotune.settings import AllocatorSettings
 from autotune.trace import Recording, Trace
+from tests import terminal
 
 MIB = 1 << 20
 LONG = (
@@ -70,9 +68,7 @@ def replays(*results: ReplayResult, settings: tuple[str, ...] = ("",), of: Trace
 
 
 def printed(what: Replays) -> str:
-    out = io.StringIO()
-    print_replays(what, Console(file=out, width=80))
-    return out.getvalue()
+    return terminal.printed(lambda console: print_replays(what, console))
 
 
 def test_nothing_is_wider_than_80_columns_even_with_long_settings_and_large_numbers() -> None:
